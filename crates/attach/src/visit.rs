@@ -1,4 +1,4 @@
-//! A visit to a process: Python code enters it, and an answer comes back through a shared folder.
+//! A visit to a process: makes it run Python code, and receives an answer through a shared folder.
 //!
 //! ```text
 //! this process:    create the folder with `request` · make the target run the code · wait for `answer`
@@ -38,7 +38,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const FINISH_TIMEOUT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How to record a process.
+/// The options of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingRequest {
     /// Final path of the capture, as this process sees it.
@@ -68,7 +68,7 @@ pub struct VisitResult {
     pub took: Duration,
 }
 
-/// How to take a heap snapshot of a process.
+/// The options of a heap snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapRequest {
     /// Final path of the snapshot, as this process sees it.

@@ -99,7 +99,7 @@ const JOINED_LATE: u64 = 22;
 const NATIVE: u64 = 23;
 const ATTACHED_AT: u64 = 30;
 
-/// Why the beginning of a file is not a header.
+/// The reason why the beginning of a file is not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// Another file format.

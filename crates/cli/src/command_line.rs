@@ -1,7 +1,7 @@
 //! Splits a command line that runs a program into Heaptide's arguments and the program.
 //!
 //! Everything after the script, module or code belongs to the program, including options, so the split happens before
-//! parsing. The command's declaration tells which of Heaptide's options take a value.
+//! parsing. The command's declaration defines which of Heaptide's options take a value.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

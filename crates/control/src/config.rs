@@ -41,7 +41,7 @@ impl Config {
     }
 }
 
-/// How to start the process that makes a report. `heaptide.command_process` lowers its priority and limits its resources.
+/// The command of the process that makes a report. `heaptide.command_process` lowers its priority and limits its resources.
 #[derive(Clone, Debug)]
 pub struct RenderConfig {
     /// The program and its first arguments; the report's arguments follow them.

@@ -1,4 +1,4 @@
-//! Whole runs: the content of the file after a program has ended, however it ended.
+//! Whole runs: the content of the file after a program has exited or was killed.
 
 use std::fs::{self, File};
 use std::path::PathBuf;

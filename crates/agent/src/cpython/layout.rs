@@ -10,7 +10,7 @@ pub struct Layout {
     pub version: (u8, u8),
     /// The path from a thread state to its innermost frame.
     pub current_frame: CurrentFrame,
-    /// How the frames of one C function call are recognised.
+    /// The way to recognise the frames of one C function call.
     pub evaluations: Evaluations,
     /// Pointer to the calling frame, in a frame.
     pub frame_previous: usize,
@@ -35,7 +35,7 @@ pub struct Layout {
     pub bytes: BytesLayout,
 }
 
-/// How to get from a thread state to its innermost frame.
+/// The path from a thread state to its innermost frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CurrentFrame {
     /// The thread state points to the frame (3.10, 3.13 and later).

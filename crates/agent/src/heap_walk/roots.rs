@@ -263,7 +263,7 @@ impl Unreached {
         Some(number as usize)
     }
 
-    /// Returns for each whether the table of interned strings keeps it for ever.
+    /// Returns, for each object, whether the table of interned strings keeps it until the process exits.
     fn interned(
         &self,
         walk: &Walk<'_, Columns>,

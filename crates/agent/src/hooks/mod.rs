@@ -321,7 +321,7 @@ pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
     unsafe { put(symbols, hook_mode, mode.objects || is_traced) };
 }
 
-/// Installs the hooks for the accounts of jobs, in place of a session's if there is one.
+/// Installs the hooks for the accounts of jobs. They replace those of a session, if there is one.
 ///
 /// # Safety
 /// As for [`install`].

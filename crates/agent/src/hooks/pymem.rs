@@ -26,7 +26,7 @@ unsafe impl Sync for Originals {}
 static ORIGINALS: Originals = Originals(UnsafeCell::new([None; N_DOMAINS]));
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the hooks of a mode, in place of those of another mode if there are any.
+/// Installs the hooks of a mode. They replace those of another mode, if there are any.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

@@ -5,7 +5,7 @@
 //! stop in a running process and leaves no trace.
 //!
 //! **New libraries** are found without hooking `dlopen`, whose search depends on its caller. A program that loads a library
-//! at run time calls `dlsym` next, to find something in it. The hook of `dlsym` leaves the caller's return address unchanged
+//! at run time calls `dlsym` next, to find a symbol in it. The hook of `dlsym` leaves the caller's return address unchanged
 //! and searches for new libraries. The keeper also searches, every few milliseconds.
 //!
 //! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `LOADER`
@@ -31,7 +31,7 @@ pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
 /// The number of the current installation of hooks; 0 if none are installed.
 static INSTALLATION: AtomicU64 = AtomicU64::new(0);
 static N_INSTALLATIONS: AtomicU64 = AtomicU64::new(0);
-/// How often libraries had been loaded and unloaded at the last search.
+/// The number of loads and of unloads of libraries at the last search.
 static LOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 static UNLOADS_SEEN: AtomicU64 = AtomicU64::new(0);
 
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn on_symbol_lookup(handle: *mut c_void, name: *const c_ch
     if is_real { hook.for_any_session() } else { 0 }
 }
 
-/// How often the linker has loaded and unloaded libraries so far.
+/// The number of loads and of unloads of libraries so far, as the linker counts them.
 fn counters() -> (u64, u64) {
     unsafe extern "C" fn first(
         info: *mut libc::dl_phdr_info,
@@ -143,7 +143,7 @@ fn counters() -> (u64, u64) {
     counters
 }
 
-/// All loaded libraries by the address of their program headers, and how often the linker has loaded and unloaded any.
+/// All loaded libraries by the address of their program headers, and the linker's number of loads and of unloads.
 fn list_loaded() -> (HashSet<usize>, (u64, u64)) {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the pair below.
@@ -167,7 +167,7 @@ struct Walk<'a> {
     done: HashSet<usize>,
     own_code: usize,
     linker_base: usize,
-    /// How often libraries had been loaded and unloaded when `present` was listed.
+    /// The number of loads and of unloads of libraries when `present` was listed.
     counters: (u64, u64),
     /// Libraries with a bundled allocator: the address of their program headers and the number of their hooks.
     arenas: Vec<(usize, usize)>,

@@ -37,7 +37,7 @@ pub enum CallerRule {
     End,
 }
 
-/// How to go from one frame to its caller.
+/// The rule for the step from a frame to its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Rule {

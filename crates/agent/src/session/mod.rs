@@ -7,7 +7,7 @@
 //!                          └────────► abandoned ───────────┘
 //! ```
 //! Recording is on while the order word is not zero. The kernel wipes the page of that word in a forked child, so a child
-//! stops recording however it was forked.
+//! stops recording, also if no fork handler ran.
 //!
 //! [`lifecycle`] starts and stops a recording.
 //!

@@ -18,7 +18,7 @@ pub struct TreeLimits {
     pub min_percent: f64,
 }
 
-/// How frames become nodes of the tree.
+/// The mapping of frames to nodes of the tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeShape {
     /// Whether the allocating function is at the root, with its callers below.

@@ -45,7 +45,7 @@ pub struct GrowingCapture {
     had_ended: bool,
 }
 
-/// How much of a thread's stream is taken.
+/// The position up to which a thread's stream is taken.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     number: u32,

@@ -46,7 +46,7 @@ pub struct LivePlan {
     pub aggregate: bool,
 }
 
-/// Where the live view is shown.
+/// The viewer of the live view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveViewer {
     ThisTerminal,

@@ -27,7 +27,7 @@ use crate::exit::Failure;
 /// The interval at which signals are checked.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why a view ended.
+/// The reason why a view ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The user quit.
@@ -144,7 +144,7 @@ impl Screen {
                     }
                 }
                 Ok(None) if left.is_zero() => return ViewEvent::Nothing,
-                // The next iteration handles whatever ended the wait.
+                // The next iteration handles the event that ended the wait.
                 Ok(None) => drop(wait_for_input(left.min(SIGNAL_INTERVAL))),
                 Err(_) => return ViewEvent::Exit(Exit::Signal(SIGHUP)),
             }

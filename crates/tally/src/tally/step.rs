@@ -159,7 +159,7 @@ impl Tally {
                     self.leave(before.site, self.weigher.weigh(before.size));
                 }
                 let amount = self.weigher.weigh(block.size);
-                self.come_back(block.site, amount);
+                self.restore(block.site, amount);
                 self.rise(amount);
                 if let Some(recent_position) = recent_position {
                     thread.recent.put_back(recent_position, address);
@@ -178,7 +178,7 @@ impl Tally {
                 for piece in &pieces {
                     self.release(piece.start, piece.length);
                     self.ranges.restore(piece);
-                    self.come_back(piece.site, piece.amount);
+                    self.restore(piece.site, piece.amount);
                     if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
                         self.files_now += piece.amount;
                     } else {
@@ -190,7 +190,7 @@ impl Tally {
         self.n_frees -= 1;
     }
 
-    fn come_back(&mut self, site: u32, amount: Raw) {
+    fn restore(&mut self, site: u32, amount: Raw) {
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
         sums.live += amount;
