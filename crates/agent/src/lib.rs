@@ -13,8 +13,9 @@
 //! | [`file::keeper`] | packs full chunks into blocks, on Heaptide's own thread |
 //!
 //! [`session`] starts and stops a recording, [`libraries`] installs the hooks, and [`host`] wraps the operating system.
-//! Only [`cpython`] knows the layout of the interpreter's structs. Three features use the same parts without a recording:
-//! [`jobs`] keeps the accounts of jobs, [`lines`] measures single functions line by line, and [`heap_walk`] visits all objects.
+//! Only [`cpython`] knows the layout of the interpreter's structs. Three features use the same parts without a
+//! recording: [`jobs`] keeps the accounts of jobs, [`lines`] measures single functions line by line, and [`heap_walk`]
+//! visits all objects.
 //!
 //! Code on the path of an event never panics, waits for the GIL, calls Python or formats text, and it leaves `errno` and
 //! everything else that the program can observe unchanged.

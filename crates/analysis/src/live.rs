@@ -15,7 +15,8 @@ use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use crate::symbols::{LocationId, Names, NativeNames};
 
-/// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the three numbers are kept.
+/// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the
+/// three numbers are kept.
 const MAX_FUNCTIONS: usize = 1_000;
 /// More than the columns of any terminal.
 const MAX_BINS: u64 = 400;

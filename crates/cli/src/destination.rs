@@ -39,8 +39,8 @@ pub(crate) struct Destination {
 }
 
 impl Destination {
-    /// Returns the destination of the arguments, else a file beside the capture, else standard output. Refuses an existing file
-    /// before any long work.
+    /// Returns the destination of the arguments, else a file beside the capture, else standard output. Refuses an
+    /// existing file before any long work.
     pub(crate) fn choose(
         matches: &ArgMatches,
         capture: Option<&PathBuf>,

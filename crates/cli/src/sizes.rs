@@ -1,6 +1,7 @@
 //! Parses sizes on the command line: `512k`, `1MiB`, `2.5M`, `4096`.
 
-/// Returns the bytes of a size. `k`, `M` and `G`, with or without `iB`, are powers of 1024; `kB`, `MB` and `GB` powers of 1000.
+/// Returns the bytes of a size. `k`, `M` and `G`, with or without `iB`, are powers of 1024; `kB`, `MB` and `GB` powers
+/// of 1000.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {

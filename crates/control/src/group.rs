@@ -91,8 +91,8 @@ pub fn members(group: &Path) -> Vec<(u32, Address)> {
 
 /// Removes the folders of groups whose processes have all ended. The folders are siblings of `own`, which is kept.
 ///
-/// A new folder may not have its first socket yet, and this process's `/proc` does not show the processes of other containers.
-/// So only old folders are removed, and only if all their sockets refuse connections.
+/// A new folder may not have its first socket yet, and this process's `/proc` does not show the processes of other
+/// containers. So only old folders are removed, and only if all their sockets refuse connections.
 pub fn remove_left_overs(own: &Path) {
     let entries = own.parent().and_then(|runtime| fs::read_dir(runtime).ok());
     for entry in entries.into_iter().flatten().flatten() {

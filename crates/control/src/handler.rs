@@ -1,7 +1,7 @@
 //! Answers requests: resolves the route, checks access, and calls the operation.
 //!
-//! Requests arrive from Heaptide's own server or from the program's web server. [`status`], [`start_stop`] and [`heap`] act on
-//! the running program; [`recordings`] serves its sessions.
+//! Requests arrive from Heaptide's own server or from the program's web server. [`status`], [`start_stop`] and [`heap`]
+//! act on the running program; [`recordings`] serves its sessions.
 
 mod heap;
 mod recordings;

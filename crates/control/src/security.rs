@@ -1,7 +1,8 @@
 //! Access control and rate limit.
 //!
-//! Loopback addresses and sockets accept every client that can reach them; all other addresses need a token. Pages of another
-//! origin are refused unless that origin is configured. Requests to loopback under another host name are also refused (DNS rebinding).
+//! Loopback addresses and sockets accept every client that can reach them; all other addresses need a token. Pages of
+//! another origin are refused unless that origin is configured. Requests to loopback under another host name are also
+//! refused (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;

@@ -208,8 +208,8 @@ impl Session {
         self.category() == "session" && self.captures.iter().any(Capture::is_being_written)
     }
 
-    /// Returns whether the session is new and empty. Its program, which may be another one with the same folder, writes to it as
-    /// soon as its interpreter is free.
+    /// Returns whether the session is new and empty. Its program, which may be another one with the same folder, writes
+    /// to it as soon as its interpreter is free.
     fn is_beginning(&self) -> bool {
         let now = calendar::unix_ms(SystemTime::now());
         let started = self.started_unix_ms();
@@ -268,8 +268,8 @@ impl Capture {
         }
     }
 
-    /// Whether the file is locked. A recording process holds a lock, which is visible across containers. If the file cannot be
-    /// opened, assume that it is being written.
+    /// Whether the file is locked. A recording process holds a lock, which is visible across containers. If the file
+    /// cannot be opened, assume that it is being written.
     fn is_locked(&self) -> bool {
         use rustix::fs::{FlockOperation, flock};
         let Ok(file) = self.open() else {

@@ -59,8 +59,8 @@ fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult
 /// Walks the heap. If a recording is running, the snapshot stores its position there.
 fn walked(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let position = session::position();
-    // SAFETY: only functions that Python calls use this function, so the GIL is held, and their caller keeps the objects of the
-    // proof alive.
+    // SAFETY: only functions that Python calls use this function, so the GIL is held, and their caller keeps the
+    // objects of the proof alive.
     let mut walked = unsafe { heap_walk::walk(options, proof) }?;
     walked.recorded_at(position);
     Ok(walked)

@@ -158,7 +158,8 @@ impl HeapView {
         self.set(found.collect())
     }
 
-    /// Objects of a kind, named as in tables: `str`, `dict of module`, `job.Order`; a type's name selects all objects of the type.
+    /// Objects of a kind, named as in tables: `str`, `dict of module`, `job.Order`; a type's name selects all objects
+    /// of the type.
     fn of_kind(&self, py: Python<'_>, name: &str) -> HeapSet {
         let found = py.detach(|| self.heap.of_kind(name));
         self.set(found)

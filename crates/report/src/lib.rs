@@ -1,8 +1,8 @@
 //! Renders the models of `analysis`. This crate chooses rounding, units and colours; it computes no numbers.
 //!
-//! In reading order: [`units`] formats sizes and times. [`text`] writes for terminals, [`json`] for programs, [`html`] pages;
-//! [`transform`] exports recordings and [`heap_export`] heap snapshots to the formats of other tools. [`object_graph`] draws a
-//! few objects; it and [`timeline`] write SVG through [`markup`].
+//! In reading order: [`units`] formats sizes and times. [`text`] writes for terminals, [`json`] for programs, [`html`]
+//! pages; [`transform`] exports recordings and [`heap_export`] heap snapshots to the formats of other tools.
+//! [`object_graph`] draws a few objects; it and [`timeline`] write SVG through [`markup`].
 #![forbid(unsafe_code)]
 
 pub mod heap_export;

@@ -1,5 +1,5 @@
-//! Measures the events per second that a tally processes, without reading a file: churn in a small heap, and a heap of 3 million blocks.
-//! `cargo run --release -p heaptide-tally --example tally_rate`
+//! Measures the events per second that a tally processes, without reading a file: churn in a small heap, and a heap of
+//! 3 million blocks. `cargo run --release -p heaptide-tally --example tally_rate`
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
 //! Sums over the events of a capture: event order, live blocks, and the exact peak.
 //!
-//! [`replay`] puts the events of all threads into the order in which they happened. A [`Tally`] takes them in that order
-//! and sums, for each site, the allocated blocks, the live blocks and the blocks live at the peak. [`Follower`] does both for a capture
-//! that its program is still writing.
+//! [`replay`] puts the events of all threads into the order in which they happened. A [`Tally`] takes them in that
+//! order and sums, for each site, the allocated blocks, the live blocks and the blocks live at the peak. [`Follower`]
+//! does both for a capture that its program is still writing.
 //!
 //! This crate runs offline, for every report, and in-process, where a bounded capture replaces events by their sums.
 //! It has no unsafe code, and it does not trust the contents of a file.

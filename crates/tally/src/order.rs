@@ -9,9 +9,10 @@
 //! order       a a a    b b    a a    a    b b b
 //! ```
 //!
-//! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same.
-//! Memory: one decoded chunk for each thread that is in the middle of one, and a few decoded ahead. It does not depend on the
-//! number of events. If these chunks take too much because there are very many threads, chunks are dropped and decoded again, part by part.
+//! A segment may continue in the next chunk of its thread; the number at that chunk's head is then the same. Memory:
+//! one decoded chunk for each thread that is in the middle of one, and a few decoded ahead. It does not depend on the
+//! number of events. If these chunks take too much because there are very many threads, chunks are dropped and decoded
+//! again, part by part.
 
 mod decode_ahead;
 mod parts;

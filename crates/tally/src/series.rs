@@ -33,7 +33,8 @@ impl HeapSeries {
         self.start_units.saturating_add(elapsed)
     }
 
-    /// Adds values: the heap had `before` bytes from the time of the previous call until `time`, and up to `highest` at `time`.
+    /// Adds values: the heap had `before` bytes from the time of the previous call until `time`, and up to `highest` at
+    /// `time`.
     pub fn add(&mut self, time: u64, before: u64, highest: u64) {
         if self.highest.is_empty() {
             self.start_units = time;

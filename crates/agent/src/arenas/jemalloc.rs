@@ -1,9 +1,10 @@
 //! A jemalloc inside a library that calls Heaptide for each of its blocks.
 //!
-//! jemalloc's function `mallctl` can install such calls (`experimental.hooks.install`). The library's symbol table names that
-//! function even if it is not exported. The feature is experimental, so a trial comes first: it allocates and frees one
-//! block, and Heaptide uses the calls only if they are as expected. jemalloc passes the number of the function that was called.
-//! The numbers of some functions differ by one between releases; the trial also determines the right ones.
+//! jemalloc's function `mallctl` can install such calls (`experimental.hooks.install`). The library's symbol table
+//! names that function even if it is not exported. The feature is experimental, so a trial comes first: it allocates
+//! and frees one block, and Heaptide uses the calls only if they are as expected. jemalloc passes the number of the
+//! function that was called. The numbers of some functions differ by one between releases; the trial also determines
+//! the right ones.
 //!
 //! jemalloc reports allocations after they happened and releases before, as [`crate::record`] requires.
 
@@ -137,7 +138,8 @@ impl Jemalloc {
         unsafe { libc::dlclose(self.library as *mut c_void) };
     }
 
-    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls were right.
+    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls
+    /// were right.
     fn try_out(&self) -> Option<usize> {
         TRIAL_NUMBER.store(-1, Ordering::Release);
         TRIAL_CALLS.store(0, Ordering::Release);

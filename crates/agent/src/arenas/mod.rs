@@ -125,7 +125,8 @@ pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
     for candidate in candidates {
         let contains = |address: usize| (candidate.start..candidate.end).contains(&address);
         if contains(interpreter) {
-            // Python bundles a mimalloc, which it uses in builds without a GIL; hooks of Python's allocators record its blocks.
+            // Python bundles a mimalloc, which it uses in builds without a GIL; hooks of Python's allocators record its
+            // blocks.
             continue;
         }
         let code = if contains(hooks::real_malloc()) {

@@ -2,8 +2,8 @@
 //!
 //! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own
 //! functions: same code objects in the same order, same instructions, same names, first lines and line tables. All
-//! reads by offset go through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no Python error
-//! set and keeps no reference.
+//! reads by offset go through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no
+//! Python error set and keeps no reference.
 
 use super::c_api::{MAX_FRAMES, Python, Seen, Stack};
 use super::code::{CodeBuffers, read_code_from};

@@ -14,7 +14,8 @@ pub enum InlineValues {
     TwoPointers,
     /// One word, three words before the instance: a dict, or values if the lowest bit is set (3.12).
     TaggedPointer,
-    /// After the fields of the instance, with a byte that marks them as valid; the dict three words before it (3.13 and later).
+    /// After the fields of the instance, with a byte that marks them as valid; the dict three words before it (3.13 and
+    /// later).
     AfterFields,
 }
 

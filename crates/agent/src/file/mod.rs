@@ -1,4 +1,5 @@
-//! The capture file while it is being written: threads fill slots in memory shared with it, the keeper packs them into blocks.
+//! The capture file while it is being written: threads fill slots in memory shared with it, the keeper packs them into
+//! blocks.
 
 pub(crate) mod checkpoint;
 pub(crate) mod compaction;

@@ -40,7 +40,8 @@ impl Size {
     }
 }
 
-/// A slot by the address of its head. It has one owner at a time: the pool, the thread that fills it, or the one that packs it.
+/// A slot by the address of its head. It has one owner at a time: the pool, the thread that fills it, or the one that
+/// packs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub head: NonNull<u8>,

@@ -260,7 +260,8 @@ impl Store {
         self.file.file()?.try_clone()
     }
 
-    /// Removes the blocks that a checkpoint replaces: event blocks that end before `cut`, and checkpoints of other generations.
+    /// Removes the blocks that a checkpoint replaces: event blocks that end before `cut`, and checkpoints of other
+    /// generations.
     pub fn drop_before(&self, cut: u64, generation: u32) {
         if let Err(error) = self.try_drop_before(cut, generation) {
             self.fail(&error);

@@ -1,7 +1,7 @@
 //! The list of hooked functions, and the installation of their hooks.
 //!
-//! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture. [`named`] finds
-//! the names of lookups and import slots in it. Tests compare the list with the documentation.
+//! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture.
+//! [`named`] finds the names of lookups and import slots in it. Tests compare the list with the documentation.
 //!
 //! Each function has one hook per [`HookMode`]. A session decides once which of them it installs, so a hook never has to
 //! check the mode.

@@ -1,7 +1,7 @@
 //! Hooks of Python's own allocators (raw, mem and object domain), which sessions with objects record.
 //!
-//! A hook calls the allocator that the interpreter had before (pymalloc, malloc, debug hooks). The calls to the C library that
-//! this allocator makes meanwhile belong to the same allocation and are not recorded again.
+//! A hook calls the allocator that the interpreter had before (pymalloc, malloc, debug hooks). The calls to the C
+//! library that this allocator makes meanwhile belong to the same allocation and are not recorded again.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -71,7 +71,8 @@ pub unsafe fn remove(symbols: &Symbols) {
         unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
         // SAFETY: the caller holds the GIL, so no other thread writes.
         let original = unsafe { (*ORIGINALS.0.get())[domain] };
-        // If another tool has hooked this domain meanwhile, it calls these hooks, so they must stay. They then only forward calls.
+        // If another tool has hooked this domain meanwhile, it calls these hooks, so they must stay. They then only
+        // forward calls.
         if let (true, Some(mut original)) = (is_hook(&present), original) {
             // SAFETY: the caller holds the GIL, and the interpreter had this allocator before.
             unsafe { (symbols.set_allocator)(domain as c_int, &mut original) };

@@ -65,8 +65,8 @@ fn from_reserve(layout: Layout) -> *mut u8 {
     (reserve + used).next_multiple_of(align) as *mut u8
 }
 
-/// The C library's functions, called directly. In an executable at a fixed address even Heaptide's own calls of `malloc` would
-/// go through the executable's import slot, which holds the hook.
+/// The C library's functions, called directly. In an executable at a fixed address even Heaptide's own calls of
+/// `malloc` would go through the executable's import slot, which holds the hook.
 mod libc_heap {
     use std::alloc::{GlobalAlloc, Layout, System};
 

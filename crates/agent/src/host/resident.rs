@@ -53,7 +53,8 @@ fn limit_below(root: &str, membership: &str) -> Option<u64> {
             CgroupVersion::One => (format!("{root}/memory"), "memory.limit_in_bytes"),
             CgroupVersion::Two => (root.to_owned(), "memory.max"),
         };
-        // A parent's limit also applies to its children. In a container the path may be the host's: then only the root exists.
+        // A parent's limit also applies to its children. In a container the path may be the host's: then only the root
+        // exists.
         let mut path = path.trim_end_matches('/');
         loop {
             let limit = fs::read_to_string(format!("{folder}{path}/{file}"))

@@ -9,9 +9,9 @@
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
 //!                   → release:    owner's account.kept −= size; if the owner has ended: own account.released += size
 //! ```
-//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without jobs. If a
-//! recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first. Hooks
-//! call [`events`]; this file starts and stops the tracing.
+//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without
+//! jobs. If a recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first.
+//! Hooks call [`events`]; this file starts and stops the tracing.
 //!
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child continues with a copy.

@@ -96,8 +96,8 @@ fn patch(installation: u64) {
     }
 }
 
-/// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from start to end. The caller
-/// must hold none of Heaptide's locks, because a library runs arbitrary code while it is loaded.
+/// Returns when no other thread is loading libraries: `dlsym` takes the lock that `dlopen` holds from start to end. The
+/// caller must hold none of Heaptide's locks, because a library runs arbitrary code while it is loaded.
 fn wait_for_loads() {
     // SAFETY: the name is a C string. This symbol exists, so `dlerror` stays unchanged for the program.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"dlsym".as_ptr()) };

@@ -1,4 +1,5 @@
-//! The rule for the step from a frame to its caller, for one address: a condensed form of the library's call-frame information.
+//! The rule for the step from a frame to its caller, for one address: a condensed form of the library's call-frame
+//! information.
 //!
 //! Compilers describe for every instruction the caller's stack pointer (the *canonical frame address*) and the addresses of
 //! saved registers. A walk needs three things: the canonical frame address as an offset from the stack or base pointer, the

@@ -1,11 +1,12 @@
 //! The native frames of the calling thread, found by call-frame information and remembered from event to event.
 //!
-//! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk goes
-//! from the innermost frame outwards until it reaches a frame of the last event. That alone does not prove that the frames
-//! further out are unchanged: another function may call the same one at the same depth. But each step depends only on the frame and on two
-//! or three words of memory whose addresses were remembered: the return address, the saved base pointer, and for a function
-//! that aligned its stack the saved frame address. If the frame and these words are unchanged, so is the next frame, and so
-//! on outwards. Comparing them takes about a nanosecond per frame, because no load waits for another.
+//! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk
+//! goes from the innermost frame outwards until it reaches a frame of the last event. That alone does not prove that
+//! the frames further out are unchanged: another function may call the same one at the same depth. But each step
+//! depends only on the frame and on two or three words of memory whose addresses were remembered: the return address,
+//! the saved base pointer, and for a function that aligned its stack the saved frame address. If the frame and these
+//! words are unchanged, so is the next frame, and so on outwards. Comparing them takes about a nanosecond per frame,
+//! because no load waits for another.
 //!
 //! Most functions use the base pointer as a general register, and the interpreter's evaluation keeps a value there that
 //! differs in every call. So a base pointer is compared only if it is needed to find this frame's caller, or the caller of a

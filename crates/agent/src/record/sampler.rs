@@ -4,10 +4,10 @@
 //! sample, and the distances are exponential. A block of `s` bytes is sampled with probability 1 - exp(-s / mean). Readers
 //! need nothing else for unbiased sums.
 //!
-//! A release is recorded only if the block was sampled. The addresses of sampled blocks are in a table of sets of four words,
-//! half a cache line each. The table is large and accessed at random, so every lookup would miss the cache. A small array of
-//! counters, one for each neighbourhood of addresses, is checked first. Most blocks are not sampled, and for them the check is
-//! one load of a byte that is usually in the cache.
+//! A release is recorded only if the block was sampled. The addresses of sampled blocks are in a table of sets of four
+//! words, half a cache line each. The table is large and accessed at random, so every lookup would miss the cache. A
+//! small array of counters, one for each neighbourhood of addresses, is checked first. Most blocks are not sampled, and
+//! for them the check is one load of a byte that is usually in the cache.
 //!
 //! Runs on: any thread. Allocates: one mapping at the start. Locks: never. During fork/exit: the child's table is a copy.
 

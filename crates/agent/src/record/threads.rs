@@ -7,8 +7,9 @@
 //! word = 0 ── first event ──► state ── last round of thread-exit destructors ──► EXITED
 //! word = OWN from the start: one of Heaptide's own threads, which are never recorded
 //! ```
-//! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another call
-//! in every round that the C library allows. Later events are recorded through one shared state, whose `busy` field is its lock.
+//! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another
+//! call in every round that the C library allows. Later events are recorded through one shared state, whose `busy`
+//! field is its lock.
 //!
 //! Runs on: any thread. Allocates: whole pages from the kernel. Locks: `POOL` when a thread begins or ends. During
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.

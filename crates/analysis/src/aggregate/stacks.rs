@@ -179,8 +179,8 @@ fn sites(
     (sites, lives)
 }
 
-/// The node of each stack that has a site, or that is a caller of one that has. Callers have smaller numbers than callees, so one pass is
-/// enough.
+/// The node of each stack that has a site, or that is a caller of one that has. Callers have smaller numbers than
+/// callees, so one pass is enough.
 fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> Vec<Option<usize>> {
     let stacks = &process.sums.stacks;
     let mut is_wanted = vec![false; stacks.n_stacks()];

@@ -1,8 +1,8 @@
 //! The dominator tree: for each object, the nearest other object that every path from the roots passes through.
 //!
-//! When an object is freed, all objects that it dominates are freed; the sum of their bytes is its retained size. The algorithm is
-//! semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without recursion. It works on the
-//! numbers of a depth-first walk, which keeps memory accesses local.
+//! When an object is freed, all objects that it dominates are freed; the sum of their bytes is its retained size. The
+//! algorithm is semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without
+//! recursion. It works on the numbers of a depth-first walk, which keeps memory accesses local.
 //!
 //! Objects that no root reaches are garbage that the collector has not freed yet. They are also in the tree: one object
 //! of each group, which reaches the whole group, is a child of the top. So garbage also has retained sizes.

@@ -53,7 +53,8 @@ pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
         return Ok(ended.capture);
     }
     fetch(target.pid, &ended.capture, &ended.home)?;
-    // The libraries in the container are only readable while the process runs. Without their symbols the capture is still useful.
+    // The libraries in the container are only readable while the process runs. Without their symbols the capture is
+    // still useful.
     let root = procfs::root(target.pid);
     if symbols::bundle_from(&root, &ended.home).is_err() {
         eprintln!(

@@ -56,8 +56,8 @@ struct State {
 }
 
 impl Feed {
-    /// Follows a capture. With `expected`, the capture may not exist yet, and a capture of another process at the same path is
-    /// ignored until the expected process replaces it. `is_over` returns whether a process has ended.
+    /// Follows a capture. With `expected`, the capture may not exist yet, and a capture of another process at the same
+    /// path is ignored until the expected process replaces it. `is_over` returns whether a process has ended.
     pub(crate) fn follow(
         path: &Path,
         expected: Option<u32>,

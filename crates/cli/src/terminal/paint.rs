@@ -107,8 +107,8 @@ pub(super) fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
     }
 }
 
-/// Returns the first of `n_all` rows to show if `n_rows` fit. The chosen row is visible, no row stays empty at the bottom while
-/// rows are hidden above, and otherwise the view scrolls as little as possible.
+/// Returns the first of `n_all` rows to show if `n_rows` fit. The chosen row is visible, no row stays empty at the
+/// bottom while rows are hidden above, and otherwise the view scrolls as little as possible.
 pub(super) fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
     let least = (chosen + 1).saturating_sub(n_rows);
     first

@@ -259,8 +259,8 @@ impl Layers {
         self.routes.push(route);
     }
 
-    /// Orders each layer by the middle of its neighbours, alternately downwards and upwards, and keeps the order with the fewest
-    /// crossings.
+    /// Orders each layer by the middle of its neighbours, alternately downwards and upwards, and keeps the order with
+    /// the fewest crossings.
     fn uncross(&mut self) {
         let mut position = vec![0.0f64; self.slots.len()];
         for layer in &self.order {

@@ -59,7 +59,8 @@ pub struct SiteSums {
 }
 
 impl Sums {
-    /// Returns the number of allocations that one recorded allocation of this size represents: 1 unless the capture is sampled.
+    /// Returns the number of allocations that one recorded allocation of this size represents: 1 unless the capture is
+    /// sampled.
     pub fn weight(&self, size: u64) -> f64 {
         self.weigher.weight(size as f64)
     }

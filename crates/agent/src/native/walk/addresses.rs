@@ -1,5 +1,5 @@
-//! A thread's cache of code addresses: the rule for the step to the caller, the library, and the offset in the library's file.
-//! Unloading a library empties it.
+//! A thread's cache of code addresses: the rule for the step to the caller, the library, and the offset in the
+//! library's file. Unloading a library empties it.
 
 use super::NativeStack;
 use crate::native::modules::{self, Owner};
