@@ -58,7 +58,7 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
 
 /// Whether the interpreter counts the threads of a forking process after its `after_in_parent` hooks have run, as it does
 /// from 3.13 on. 3.12 counts before them, and older versions do not count.
-pub fn counts_threads_after_fork_hooks(symbols: &Symbols) -> bool {
+pub(crate) fn counts_threads_after_fork_hooks(symbols: &Symbols) -> bool {
     // SAFETY: the function takes nothing and returns a string that lives as long as the interpreter.
     let text = unsafe { CStr::from_ptr((symbols.get_version)()) };
     let mut numbers = text.to_bytes().split(|byte| *byte == b'.').map(|digits| {

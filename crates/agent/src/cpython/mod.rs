@@ -5,24 +5,24 @@
 //! [`detect`] chooses, [`self_check`] verifies the choice with the interpreter's own API, and only then a hook may read
 //! frames. An unknown interpreter is refused.
 
-pub mod c_api;
-pub mod check;
-pub mod code;
+pub(crate) mod c_api;
+pub(crate) mod check;
+pub(crate) mod code;
 pub mod context;
-pub mod debug_offsets;
-pub mod detect;
-pub mod frames;
-pub mod heap_layout;
+pub(crate) mod debug_offsets;
+pub(crate) mod detect;
+pub(crate) mod frames;
+pub(crate) mod heap_layout;
 pub mod interpreter;
-pub mod layout;
-pub mod line_table;
-pub mod memory;
-pub mod offsets;
+pub(crate) mod layout;
+pub(crate) mod line_table;
+pub(crate) mod memory;
+pub(crate) mod offsets;
 pub mod references;
-pub mod symbols;
-pub mod tables;
-pub mod text;
-pub mod unsupported;
+pub(crate) mod symbols;
+pub(crate) mod tables;
+pub(crate) mod text;
+pub(crate) mod unsupported;
 
 #[cfg(test)]
 mod fake_objects;

@@ -48,6 +48,7 @@ pub mod type_flag {
     pub const MANAGED_WEAK: usize = 1 << 3;
     pub const MANAGED_DICT: usize = 1 << 4;
     pub const HEAP_TYPE: usize = 1 << 9;
+    #[cfg(test)]
     pub const READY: usize = 1 << 12;
     pub const HAVE_GC: usize = 1 << 14;
     pub const LONG: usize = 1 << 24;

@@ -296,7 +296,7 @@ unsafe impl Send for Walked {}
 
 impl Walked {
     /// Notes that a forked copy of this process did the walk, and how long the process was paused.
-    pub fn forked_from(&mut self, pid: u32, stood_still_ns: u64) {
+    pub(crate) fn forked_from(&mut self, pid: u32, stood_still_ns: u64) {
         self.header.pid = pid;
         self.header.forked = true;
         self.header.stood_still_ns = stood_still_ns;

@@ -22,7 +22,7 @@ pub fn add(n_bytes: usize) {
     BYTES.fetch_add(n_bytes, Ordering::Relaxed);
 }
 
-pub fn remove(n_bytes: usize) {
+pub(crate) fn remove(n_bytes: usize) {
     BYTES.fetch_sub(n_bytes, Ordering::Relaxed);
 }
 
@@ -31,7 +31,7 @@ pub fn bytes() -> usize {
 }
 
 /// Maps the reserve, once. Returns `false` if there is no memory for it, or if too little of it is left.
-pub fn prepare_reserve() -> bool {
+pub(crate) fn prepare_reserve() -> bool {
     RAN_OUT.store(false, Ordering::Relaxed);
     if RESERVE.load(Ordering::Acquire) != 0 {
         // It is never replaced: parts of it may still be in use.
@@ -43,7 +43,7 @@ pub fn prepare_reserve() -> bool {
 }
 
 /// Whether the C library has run out of memory since the reserve was prepared.
-pub fn ran_out() -> bool {
+pub(crate) fn ran_out() -> bool {
     RAN_OUT.load(Ordering::Relaxed)
 }
 
@@ -77,7 +77,7 @@ mod libc_heap {
 
     /// # Safety
     /// As for [`GlobalAlloc::alloc`].
-    pub unsafe fn alloc(layout: Layout) -> *mut u8 {
+    pub(crate) unsafe fn alloc(layout: Layout) -> *mut u8 {
         let (Some(malloc), Some(posix_memalign)) = (
             real::malloc.get_if_found(),
             real::posix_memalign.get_if_found(),

@@ -8,7 +8,7 @@ use std::io;
 use crate::record::threads;
 
 /// The work of a thread. [`Handle::join`] returns its result.
-pub type Work = Box<dyn FnOnce() -> *mut c_void + Send>;
+pub(crate) type Work = Box<dyn FnOnce() -> *mut c_void + Send>;
 
 /// A running thread.
 pub struct Handle(libc::pthread_t);

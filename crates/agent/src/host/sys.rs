@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 /// Restores `errno` when it is dropped.
-pub struct KeepErrno(libc::c_int);
+pub(crate) struct KeepErrno(libc::c_int);
 
 impl KeepErrno {
     pub fn now() -> Self {
@@ -25,7 +25,7 @@ impl Drop for KeepErrno {
     }
 }
 
-pub fn page_len() -> u64 {
+pub(crate) fn page_len() -> u64 {
     // SAFETY: `sysconf` has no preconditions.
     let len = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(len).unwrap_or(4096)
@@ -38,7 +38,7 @@ pub fn thread_id() -> u32 {
 }
 
 /// Maps zeroed private memory, outside the program's heap. Returns null if the kernel refuses.
-pub fn map_private(len: usize) -> *mut u8 {
+pub(crate) fn map_private(len: usize) -> *mut u8 {
     // SAFETY: an anonymous mapping at an address that the kernel chooses overlaps no other mapping.
     let memory = unsafe {
         libc::mmap(
@@ -58,7 +58,7 @@ pub fn map_private(len: usize) -> *mut u8 {
 }
 
 /// Maps a part of a file as shared memory.
-pub fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
+pub(crate) fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
     // SAFETY: a mapping at an address that the kernel chooses overlaps no other mapping.
     let memory = unsafe {
         libc::mmap(
@@ -81,7 +81,7 @@ pub fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8> {
 ///
 /// # Safety
 /// `memory` and `len` describe a mapping made by this module that is not used any more.
-pub unsafe fn unmap(memory: *mut u8, len: usize) {
+pub(crate) unsafe fn unmap(memory: *mut u8, len: usize) {
     // SAFETY: the caller promises that nothing uses this mapping.
     unsafe { libc::munmap(memory.cast(), len) };
 }
@@ -90,7 +90,7 @@ pub unsafe fn unmap(memory: *mut u8, len: usize) {
 ///
 /// # Safety
 /// `memory` and `len` describe a mapping made by [`map_private`].
-pub unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
+pub(crate) unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
     let _errno = KeepErrno::now();
     // SAFETY: the caller promises that this is a mapping of this module, and the advice does not change its content.
     unsafe { libc::madvise(memory.cast(), len, libc::MADV_HUGEPAGE) };
@@ -100,7 +100,7 @@ pub unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
 ///
 /// # Safety
 /// `memory` and `len` describe a mapping made by [`map_private`], and no address in it is used after the call.
-pub unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
+pub(crate) unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     // SAFETY: the caller promises that this is a mapping of this module which may move.
     let memory = unsafe { libc::mremap(memory.cast(), len, new_len, libc::MREMAP_MAYMOVE) };
     if memory == libc::MAP_FAILED {
@@ -111,7 +111,7 @@ pub unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
 }
 
 /// Reserves disk space for these bytes, so that writing to their mapping cannot raise SIGBUS.
-pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
+pub(crate) fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
     // SAFETY: the call takes numbers and no pointers.
     let result = unsafe { libc::fallocate(fd, 0, offset as libc::off_t, len as libc::off_t) };
     if result == 0 {
@@ -134,7 +134,7 @@ pub fn reserve(fd: RawFd, offset: u64, len: u64) -> io::Result<()> {
     }
 }
 
-pub fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: the pointer and the length describe a live slice.
         let written = unsafe {
@@ -162,7 +162,7 @@ pub fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::Result<
     Ok(())
 }
 
-pub fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     let mut done = 0;
     while done < bytes.len() {
         let rest = &mut bytes[done..];
@@ -191,7 +191,7 @@ pub fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()>
 
 /// Runs a full memory barrier on all threads of the process, so that the hot path needs none. Returns `false` if the kernel
 /// cannot do that.
-pub fn barrier_on_all_threads() -> bool {
+pub(crate) fn barrier_on_all_threads() -> bool {
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     // SAFETY: `membarrier` takes numbers and no pointers.
@@ -202,7 +202,7 @@ pub fn barrier_on_all_threads() -> bool {
 }
 
 /// Writes one line to standard error with one system call, past the program's buffers.
-pub fn complain(message: &str) {
+pub(crate) fn complain(message: &str) {
     let line = format!("heaptide: {message}\n");
     // A failed write cannot be reported anywhere.
     // SAFETY: the pointer and the length describe a live string.

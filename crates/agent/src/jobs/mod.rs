@@ -16,11 +16,11 @@
 //! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child continues with a copy.
 
-pub mod accounts;
-pub mod events;
+pub(crate) mod accounts;
+pub(crate) mod events;
 pub mod objects;
 pub mod rest;
-pub mod sites;
+pub(crate) mod sites;
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -39,10 +39,10 @@ use crate::session::{self, LIFECYCLE};
 pub use accounts::Accounts;
 
 /// No job.
-pub const NOBODY: u32 = 0;
+pub(crate) const NOBODY: u32 = 0;
 
 /// The accounts, while jobs are traced.
-pub static ACCOUNTS: ForkMutex<Option<Box<Accounts>>> = ForkMutex::new(None);
+pub(crate) static ACCOUNTS: ForkMutex<Option<Box<Accounts>>> = ForkMutex::new(None);
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The context variable whose values are the tokens of jobs.
 static VARIABLE: AtomicUsize = AtomicUsize::new(0);
@@ -50,12 +50,12 @@ static VARIABLE: AtomicUsize = AtomicUsize::new(0);
 static GENERATION: AtomicU32 = AtomicU32::new(1);
 
 #[inline(always)]
-pub fn is_active() -> bool {
+pub(crate) fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
 /// Excludes the calling thread's events from the accounts until it is dropped.
-pub struct Excluded(*mut ThreadState);
+pub(crate) struct Excluded(*mut ThreadState);
 
 impl Excluded {
     pub fn begin() -> Excluded {
@@ -157,7 +157,7 @@ pub fn before_fork() {
 }
 
 /// Releases the lock, in the parent and in the child.
-pub fn after_fork() {
+pub(crate) fn after_fork() {
     // SAFETY: this thread has held the lock since `before_fork`.
     let unrecorded = unsafe { (*FORKING.0.get()).take() };
     ACCOUNTS.release();

@@ -7,8 +7,8 @@
 //!
 //! Runs on: the program's threads, with the GIL. Allocates: rarely, and never through the hooked functions.
 
-pub mod reading;
-pub mod table;
+pub(crate) mod reading;
+pub(crate) mod table;
 pub mod trace_hook;
 
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -179,7 +179,7 @@ pub unsafe fn set_aside(bytes: i64) {
 
 /// Returns whether this thread has entered any call.
 #[inline]
-pub fn is_entered() -> bool {
+pub(crate) fn is_entered() -> bool {
     ENTERED
         .try_with(|entered| {
             entered

@@ -39,7 +39,7 @@ use crate::session::{self, ORDER, TOKEN_MASK};
 const EVENT_ROOM: usize = 512;
 
 /// The unwritten rest of a chunk, with the tables that encode its records.
-pub struct Room<'a> {
+pub(crate) struct Room<'a> {
     tables: &'a mut Tables,
     out: Writer<'a>,
     len: usize,
@@ -62,7 +62,7 @@ impl<'a> Room<'a> {
     }
 
     #[inline(always)]
-    pub fn pop(&mut self, n_frames: usize) {
+    pub(crate) fn pop(&mut self, n_frames: usize) {
         self.tables.write_pop(&mut self.out, n_frames);
     }
 
@@ -77,7 +77,7 @@ impl<'a> Room<'a> {
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
-pub unsafe fn alloc(
+pub(crate) unsafe fn alloc(
     state: *mut ThreadState,
     allocator: Allocator,
     size: usize,
@@ -136,7 +136,7 @@ pub unsafe fn alloc(
 /// # Safety
 /// As for [`alloc`].
 #[inline(always)]
-pub unsafe fn alloc_if_sampled(
+pub(crate) unsafe fn alloc_if_sampled(
     state: *mut ThreadState,
     allocator: Allocator,
     size: usize,
@@ -177,7 +177,7 @@ unsafe fn alloc_sampled(
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
-pub unsafe fn free(state: *mut ThreadState, address: usize) {
+pub(crate) unsafe fn free(state: *mut ThreadState, address: usize) {
     // SAFETY: the caller's promise is that of `one_record`.
     unsafe { one_record(state, |tables, out| tables.write_free(out, address as u64)) };
 }
@@ -186,7 +186,7 @@ pub unsafe fn free(state: *mut ThreadState, address: usize) {
 ///
 /// # Safety
 /// As for [`free`].
-pub unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize) {
+pub(crate) unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize) {
     // SAFETY: the caller's promise is that of `one_record`.
     unsafe {
         one_record(state, |tables, out| {
@@ -199,7 +199,7 @@ pub unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize)
 ///
 /// # Safety
 /// As for [`free`].
-pub unsafe fn unfree(state: *mut ThreadState) {
+pub(crate) unsafe fn unfree(state: *mut ThreadState) {
     // SAFETY: the caller's promise is that of `one_record`.
     unsafe { one_record(state, |tables, out| tables.write_unfree(out)) };
 }
@@ -351,7 +351,7 @@ fn join(state: &mut ThreadState, session: &session::Session) {
 /// Hands the full chunk over to the keeper and begins the next one. Returns `false` if the recording has failed.
 #[cold]
 #[inline(never)]
-pub fn roll(state: &mut ThreadState) -> bool {
+pub(crate) fn roll(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::now();
     let Some(session) = session::current() else {
         return false;
@@ -385,7 +385,7 @@ pub fn roll(state: &mut ThreadState) -> bool {
 }
 
 /// Returns the thread's slot to the store, filled or empty.
-pub fn hand_over(state: &mut ThreadState, session: &session::Session) {
+pub(crate) fn hand_over(state: &mut ThreadState, session: &session::Session) {
     if let Some(slot) = state.slot.take() {
         session.store.leave(Filled {
             slot,

@@ -37,22 +37,22 @@ const OWN: usize = 2;
 const FIRST_POINTER: usize = 16;
 
 /// The thread is not recording an event.
-pub const IDLE: u32 = 0;
+pub(crate) const IDLE: u32 = 0;
 /// The thread is recording an event. Only a signal handler can cause another one now.
-pub const RECORDING: u32 = 1;
+pub(crate) const RECORDING: u32 = 1;
 /// The thread is inside an allocator whose blocks are recorded; its calls to the C library are part of the same allocation.
-pub const NESTED: u32 = 2;
+pub(crate) const NESTED: u32 = 2;
 
 /// The order word names a thread with 16 bits.
 const MAX_STATES: usize = 0xffff;
 /// The token of a state that has not joined the session yet. No thread has it.
-pub const NO_TOKEN: u64 = u64::MAX;
+pub(crate) const NO_TOKEN: u64 = u64::MAX;
 /// The C library runs thread-exit destructors in at most this many rounds.
 const DESTRUCTOR_ROUNDS: u32 = 4;
 
 /// Zero bytes are a valid, unused state.
 #[repr(C)]
-pub struct ThreadState {
+pub(crate) struct ThreadState {
     pub busy: AtomicU32,
     /// Events in the chunk being filled.
     pub n_events: u32,
@@ -85,7 +85,7 @@ pub struct ThreadState {
 }
 
 /// Held while the pool below changes.
-pub static POOL: ForkMutex<()> = ForkMutex::new(());
+pub(crate) static POOL: ForkMutex<()> = ForkMutex::new(());
 static FREE: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 static N_STATES: AtomicUsize = AtomicUsize::new(0);
 static STATES: [AtomicPtr<ThreadState>; MAX_STATES] =
@@ -97,7 +97,7 @@ static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded.
 #[inline(always)]
-pub fn enter() -> *mut ThreadState {
+pub(crate) fn enter() -> *mut ThreadState {
     let word = tls::get();
     if word < FIRST_POINTER {
         return enter_slowly(word);
@@ -126,7 +126,7 @@ pub fn enter() -> *mut ThreadState {
 /// # Safety
 /// `state` comes from `enter` on this thread and is not used afterwards.
 #[inline(always)]
-pub unsafe fn leave(state: *mut ThreadState) {
+pub(crate) unsafe fn leave(state: *mut ThreadState) {
     // SAFETY: `enter` returned a state, and states are never unmapped.
     unsafe { &(*state).busy }.store(IDLE, Ordering::Release);
 }
@@ -268,7 +268,7 @@ pub fn prepare() -> bool {
 }
 
 /// Declares the calling thread, which has just started, to be one of Heaptide's own: it is never recorded.
-pub fn claim_as_own() {
+pub(crate) fn claim_as_own() {
     tls::set(OWN);
 }
 
@@ -278,7 +278,7 @@ pub fn leave_out_for_good() {
 }
 
 /// Calls `visit` for every state that was ever created.
-pub fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
+pub(crate) fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
     for state in &STATES[..N_STATES.load(Ordering::Acquire)] {
         visit(state.load(Ordering::Acquire));
     }
@@ -321,11 +321,11 @@ impl Drop for Unrecorded {
 }
 
 /// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole.
-pub struct Nested(*mut ThreadState);
+pub(crate) struct Nested(*mut ThreadState);
 
 /// The calling thread's state, taken from the pool if it has none yet; null if the thread is not recorded.
 #[inline(always)]
-pub fn own_state() -> *mut ThreadState {
+pub(crate) fn own_state() -> *mut ThreadState {
     let mut word = tls::get();
     if word == 0 {
         let state = enter();
@@ -370,7 +370,7 @@ impl Drop for Nested {
 
 /// Returns the states of all other threads to the pool in a forked child, where only the calling thread exists. The caller
 /// holds `POOL`.
-pub fn after_fork_in_child() {
+pub(crate) fn after_fork_in_child() {
     let own = tls::get() as *mut ThreadState;
     FREE.store(null_mut(), Ordering::Relaxed);
     ORPHANS.store(null_mut(), Ordering::Relaxed);

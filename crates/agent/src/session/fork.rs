@@ -51,7 +51,7 @@ pub fn prepare() {
 }
 
 /// Takes the parent's configuration, session and process ID, in a child of a session that follows forks.
-pub fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
+pub(crate) fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
     let Inheritance {
         config,
         session,

@@ -30,10 +30,10 @@ use crate::session::fork;
 use crate::{hooks, jobs, native};
 
 /// Held while a recording starts or stops.
-pub static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
+pub(crate) static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
 /// The part of a session that only start and stop need.
-pub struct Running {
+pub(crate) struct Running {
     keeper: Keeper,
     symbols: Symbols,
 }
@@ -265,7 +265,7 @@ pub fn resume_keeper() {
 
 /// Stops recording in a forked child. The parent's session is leaked with its file and mappings: they are shared with the
 /// parent, which completes the file. Calls `inherit` with the parent's configuration and session if that follows forks.
-pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
+pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
     // SAFETY: the pointer is null or the child's copy of the session, which is never freed in the child.
@@ -280,7 +280,7 @@ pub fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
 }
 
 /// Waits until no thread is recording an event. Returns `false` if one does not finish: then the session must not be freed.
-pub fn wait_for_recording_threads() -> bool {
+pub(crate) fn wait_for_recording_threads() -> bool {
     const MAX_WAIT_NS: u64 = 2_000_000_000;
     if !sys::barrier_on_all_threads() {
         // Without the barrier, another thread's mark becomes visible only when its processor completes the store.

@@ -26,9 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use heaptide_capture::heap::RecordingPosition;
 use heaptide_capture::{Entry, Lost};
 
+pub(crate) use self::lifecycle::{LIFECYCLE, forget_after_fork, wait_for_recording_threads};
 pub use self::lifecycle::{
-    LIFECYCLE, forget_after_fork, pause_keeper, prepare_interpreter, resume_keeper, start,
-    start_in_child, stop, wait_for_recording_threads,
+    pause_keeper, prepare_interpreter, resume_keeper, start, start_in_child, stop,
 };
 use crate::file::checkpoint::Checkpoints;
 use crate::file::registry::RegistryStream;
@@ -41,17 +41,17 @@ use crate::record::{self, clock};
 use crate::session::config::Config;
 
 /// Number of low bits of the order word, which name the thread that recorded last. The other bits are a sequence number.
-pub const TOKEN_BITS: u32 = 16;
-pub const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
+pub(crate) const TOKEN_BITS: u32 = 16;
+pub(crate) const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 
 /// Fills whole pages for every page size of Linux, because the kernel wipes whole pages in a child.
 #[repr(C, align(65536))]
-pub struct OrderPage {
+pub(crate) struct OrderPage {
     pub word: AtomicU64,
 }
 
 /// The word that every event reads; 0 while nothing is recorded.
-pub static ORDER: OrderPage = OrderPage {
+pub(crate) static ORDER: OrderPage = OrderPage {
     word: AtomicU64::new(0),
 };
 static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
@@ -71,12 +71,12 @@ pub struct Session {
 }
 
 #[inline(always)]
-pub fn is_active() -> bool {
+pub(crate) fn is_active() -> bool {
     ORDER.word.load(Ordering::Relaxed) != 0
 }
 
 #[inline(always)]
-pub fn tick_shift() -> u32 {
+pub(crate) fn tick_shift() -> u32 {
     TICK_SHIFT.load(Ordering::Relaxed)
 }
 
@@ -88,14 +88,14 @@ pub fn current() -> Option<&'static Session> {
 }
 
 /// Writes an entry into the registry of the current session.
-pub fn note(entry: &Entry) {
+pub(crate) fn note(entry: &Entry) {
     if let Some(session) = current() {
         session.note(entry);
     }
 }
 
 #[cold]
-pub fn count_lost(reason: Lost, count: u64) {
+pub(crate) fn count_lost(reason: Lost, count: u64) {
     if let Some(session) = current() {
         session.lost[reason as usize].fetch_add(count, Ordering::Relaxed);
     }
@@ -103,14 +103,14 @@ pub fn count_lost(reason: Lost, count: u64) {
 
 #[cold]
 #[inline(never)]
-pub fn count_reentry() {
+pub(crate) fn count_reentry() {
     if is_active() {
         count_lost(Lost::Reentered, 1);
     }
 }
 
 /// Stops writing: the program continues, the file keeps its content, and one line on standard error reports the reason.
-pub fn abandon(reason: &str) {
+pub(crate) fn abandon(reason: &str) {
     ORDER.word.store(0, Ordering::SeqCst);
     if let Some(session) = current() {
         if !session.abandoned.swap(true, Ordering::AcqRel) {
@@ -130,7 +130,7 @@ pub fn active_path() -> Option<PathBuf> {
 
 /// Takes a sequence number that no event has: earlier events have smaller ones, later events have greater ones. `None` while
 /// nothing is recorded.
-pub fn cut() -> Option<u64> {
+pub(crate) fn cut() -> Option<u64> {
     let mut word = ORDER.word.load(Ordering::Acquire);
     loop {
         if word == 0 {
@@ -171,7 +171,7 @@ pub fn active_id() -> Option<[u8; 16]> {
 ///
 /// # Safety
 /// `state` is the calling thread's own, marked busy.
-pub unsafe fn thread_ended(state: *mut ThreadState) {
+pub(crate) unsafe fn thread_ended(state: *mut ThreadState) {
     // The state is marked busy before the order word is read, as for an event.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
     if !is_active() {
@@ -199,7 +199,7 @@ pub fn name_thread(os_id: u32, name: &str) {
 }
 
 impl Session {
-    pub fn next_stream(&self) -> u32 {
+    pub(crate) fn next_stream(&self) -> u32 {
         self.n_streams.fetch_add(1, Ordering::Relaxed)
     }
 
@@ -207,11 +207,11 @@ impl Session {
         self.id
     }
 
-    pub fn note(&self, entry: &Entry) {
+    pub(crate) fn note(&self, entry: &Entry) {
         lock(&self.registry).write(&self.store, entry);
     }
 
-    pub fn announce_thread(&self, stream: u32, os_id: u32) {
+    pub(crate) fn announce_thread(&self, stream: u32, os_id: u32) {
         let time = clock::ticks() >> tick_shift();
         lock(&self.registry).announce_thread(&self.store, stream, os_id, time);
     }
@@ -220,7 +220,7 @@ impl Session {
         lock(&self.registry).name_thread(&self.store, os_id, name);
     }
 
-    pub fn note_clock(&self) {
+    pub(crate) fn note_clock(&self) {
         let ClockPoint {
             ticks,
             monotonic_ns,
@@ -233,7 +233,7 @@ impl Session {
         });
     }
 
-    pub fn note_losses(&self) {
+    pub(crate) fn note_losses(&self) {
         for reason in Lost::ALL {
             let count = self.lost[reason as usize].swap(0, Ordering::Relaxed);
             if count > 0 {
