@@ -67,10 +67,13 @@ pub fn start(
     checkpoints: Option<Box<Checkpoints>>,
 ) -> std::io::Result<Handle> {
     STOPPING.store(false, Ordering::Release);
+    // Opened here, before the program continues: for an instant the file has the lowest free number, and a program whose
+    // standard streams are closed must not see it there.
+    let resident = Resident::open();
     let work = move || {
         // SAFETY: `gettid` has no preconditions.
         THREAD.store(unsafe { libc::gettid() }, Ordering::Release);
-        let left = run(session, checkpoints);
+        let left = run(session, &resident, checkpoints);
         left.map_or(std::ptr::null_mut(), |checkpoints| {
             Box::into_raw(checkpoints).cast()
         })
@@ -92,8 +95,11 @@ pub fn wait_until_gone() {
     own_thread::wait_until_gone(THREAD.load(Ordering::Acquire) as u32);
 }
 
-fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<Box<Checkpoints>> {
-    let resident = Resident::open();
+fn run(
+    session: &Session,
+    resident: &Resident,
+    mut checkpoints: Option<Box<Checkpoints>>,
+) -> Option<Box<Checkpoints>> {
     let interval = Duration::from_millis(session.config.interval_ms.max(1).into());
     let mut next_reading = Instant::now();
     let mut next_clock = Instant::now();
