@@ -25,8 +25,8 @@ pub(crate) struct CommandLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     Script(PathBuf),
-    Module(String),
-    Code(String),
+    Module(OsString),
+    Code(OsString),
     /// `-`: the program is read from standard input.
     Stdin,
 }
@@ -86,14 +86,10 @@ impl CommandLine {
                     [] => words.next().ok_or_else(nothing_to_run)?,
                     attached => OsStr::from_bytes(attached).to_owned(),
                 };
-                let text = value.into_string().map_err(|_| {
-                    let sentence = "the text after -m or -c is not valid UTF-8: write it to a file and run the file";
-                    Failure::Usage(sentence.into())
-                })?;
                 if *letter == b'm' {
-                    Target::Module(text)
+                    Target::Module(value)
                 } else {
-                    Target::Code(text)
+                    Target::Code(value)
                 }
             }
             _ => Target::Script(first.into()),

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::recording::options_to_dict;
+use crate::text::FsText;
 
 /// A program for the live view.
 #[pyclass(frozen)]
@@ -37,10 +38,7 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
 
 fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     let dict = program_to_dict(py, "run", plan.target, plan.args)?;
-    dict.set_item(
-        "output",
-        plan.output.map(std::path::PathBuf::into_os_string),
-    )?;
+    dict.set_item("output", plan.output.map(FsText::from))?;
     dict.set_item("force", plan.force)?;
     dict.set_item("quiet", plan.quiet)?;
     dict.set_item("options", options_to_dict(py, plan.mode, plan.interval_ms)?)?;
@@ -52,11 +50,8 @@ fn lines_to_dict(py: Python<'_>, plan: LinesPlan) -> PyResult<Bound<'_, PyDict>>
     dict.set_item("precision", plan.precision)?;
     dict.set_item("backend", plan.backend)?;
     dict.set_item("columns", plan.columns)?;
-    dict.set_item(
-        "output",
-        plan.output.map(std::path::PathBuf::into_os_string),
-    )?;
-    dict.set_item("html", plan.html.map(std::path::PathBuf::into_os_string))?;
+    dict.set_item("output", plan.output.map(FsText::from))?;
+    dict.set_item("html", plan.html.map(FsText::from))?;
     Ok(dict)
 }
 
@@ -69,13 +64,14 @@ fn program_to_dict<'py>(
     let dict = PyDict::new(py);
     let (kind, target) = match target {
         Target::Script(path) => ("script", path.into_os_string()),
-        Target::Module(name) => ("module", name.into()),
-        Target::Code(text) => ("code", text.into()),
+        Target::Module(name) => ("module", name),
+        Target::Code(text) => ("code", text),
         Target::Stdin => ("stdin", OsString::new()),
     };
     dict.set_item("command", command)?;
     dict.set_item("kind", kind)?;
-    dict.set_item("target", target)?;
+    dict.set_item("target", FsText(target))?;
+    let arguments: Vec<FsText> = arguments.into_iter().map(FsText).collect();
     dict.set_item("arguments", arguments)?;
     Ok(dict)
 }
@@ -83,7 +79,7 @@ fn program_to_dict<'py>(
 fn serve_plan_to_dict(py: Python<'_>, plan: ServePlan) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("command", "serve")?;
-    dict.set_item("job", plan.job.into_os_string())?;
+    dict.set_item("job", FsText::from(plan.job))?;
     dict.set_item("entrypoint", plan.entrypoint)?;
     dict.set_item("host", plan.host)?;
     dict.set_item("port", plan.port)?;
@@ -102,10 +98,7 @@ fn worker_plan_to_dict(py: Python<'_>, plan: WorkerPlan) -> PyResult<Bound<'_, P
     dict.set_item("trace_memory", plan.trace_memory)?;
     dict.set_item("trace_memory_type", plan.trace_memory_type)?;
     let folder = plan.trace_memory_output_dir;
-    dict.set_item(
-        "trace_memory_output_dir",
-        folder.map(std::path::PathBuf::into_os_string),
-    )?;
+    dict.set_item("trace_memory_output_dir", folder.map(FsText::from))?;
     dict.set_item("greenlets", plan.greenlets)?;
     dict.set_item("max_jobs", plan.max_jobs)?;
     dict.set_item("max_memory", plan.max_memory)?;

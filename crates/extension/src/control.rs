@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::recording::options_to_dict;
+use crate::text::{FsText, Text};
 
 /// Address space of a thread's stack; only the used part takes memory. Python code also runs on these threads.
 const STACK_BYTES: usize = 1 << 20;
@@ -57,7 +58,7 @@ impl Recorder for Process {
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String> {
         self.with_python(|py| {
             let options = options_to_dict(py, options.mode, options.interval_ms)?;
-            let arguments = (path.as_os_str(), options);
+            let arguments = (FsText::from(path.to_owned()), options);
             self.start.call1(py, arguments)?.extract(py)
         })
     }
@@ -68,7 +69,7 @@ impl Recorder for Process {
 
     fn heap(&self, path: &Path, options: &HeapOptions) -> Result<f64, String> {
         let options = (
-            path.as_os_str(),
+            FsText::from(path.to_owned()),
             options.values,
             options.redact.clone(),
             options.fork,
@@ -170,8 +171,8 @@ impl Control {
         reason = "keyword arguments, each with its name at the only caller"
     )]
     fn new(
-        name: String,
-        command: String,
+        name: Text,
+        command: Text,
         directory: PathBuf,
         group: PathBuf,
         prefix: String,
@@ -195,8 +196,8 @@ impl Control {
                 .map_err(|_| PyValueError::new_err(format!("{seconds} is not a number of seconds")))
         };
         let config = Config {
-            name,
-            command,
+            name: name.0,
+            command: command.0,
             directory,
             group,
             prefix,

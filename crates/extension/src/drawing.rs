@@ -4,38 +4,46 @@ use heaptide_report::object_graph::{self, Graph, Kind, Node};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use crate::text::{Text, strings};
+
 /// Lines of text, kind, row, whether the object has a finalizer, attributes for dot.
-type Box = (Vec<String>, String, i32, bool, Vec<(String, String)>);
+type Box = (Vec<Text>, String, i32, bool, Vec<(Text, Text)>);
 
 /// Returns the graph as `svg`, `html` or `dot`; only a page shows the title.
 #[pyfunction]
 #[pyo3(signature = (boxes, arrows, *, form, title))]
 pub fn draw_graph(
     boxes: Vec<Box>,
-    arrows: Vec<(usize, usize, String)>,
+    arrows: Vec<(usize, usize, Text)>,
     form: &str,
-    title: &str,
+    title: Text,
 ) -> PyResult<String> {
     let nodes = boxes
         .into_iter()
         .map(|(lines, kind, row, has_finalizer, attributes)| {
             let found = Kind::ALL.into_iter().find(|one| one.word() == kind);
             Ok(Node {
-                lines,
+                lines: strings(lines),
                 kind: found.ok_or_else(|| PyValueError::new_err(format!("no kind {kind}")))?,
                 row,
                 has_finalizer,
-                attributes,
+                attributes: attributes
+                    .into_iter()
+                    .map(|(name, value)| (name.0, value.0))
+                    .collect(),
             })
         });
     let graph = Graph {
         nodes: nodes.collect::<PyResult<_>>()?,
-        edges: arrows,
+        edges: arrows
+            .into_iter()
+            .map(|(from, to, label)| (from, to, label.0))
+            .collect(),
     };
     let mut out = Vec::new();
     match form {
         "svg" => object_graph::svg(&mut out, &graph)?,
-        "html" => object_graph::page(&mut out, &graph, title)?,
+        "html" => object_graph::page(&mut out, &graph, &title.0)?,
         "dot" => object_graph::dot(&mut out, &graph)?,
         other => return Err(PyValueError::new_err(format!("no form {other}"))),
     }

@@ -13,6 +13,7 @@ use pyo3::types::PyTuple;
 
 use crate::heap_view::HeapView;
 use crate::recording::RecordingError;
+use crate::text::{Text, strings};
 
 /// The numbers of a summary, in its order.
 type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
@@ -25,10 +26,10 @@ type Counted = (Vec<(String, u64, u64)>, u64, u64, Vec<String>);
 #[pyo3(from_item_all)]
 pub struct Request {
     values: bool,
-    redact: Vec<String>,
-    command: Vec<String>,
-    executable: String,
-    host: String,
+    redact: Vec<Text>,
+    command: Vec<Text>,
+    executable: Text,
+    host: Text,
     python_version: u32,
 }
 
@@ -36,11 +37,11 @@ impl Request {
     fn options(self) -> SnapshotOptions {
         SnapshotOptions {
             values: self.values,
-            redact: self.redact,
+            redact: strings(self.redact),
             python_version: self.python_version,
-            command: self.command,
-            executable: self.executable,
-            host: self.host,
+            command: strings(self.command),
+            executable: self.executable.0,
+            host: self.host.0,
         }
     }
 }

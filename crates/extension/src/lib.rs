@@ -9,6 +9,7 @@ mod jobs;
 mod lines;
 mod main_program;
 mod recording;
+mod text;
 mod usage;
 
 use heaptide_agent::host::own_memory::Counted;

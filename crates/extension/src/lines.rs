@@ -15,6 +15,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::text::Text;
+
 /// Line, visits, peak in bytes, increment in bytes.
 type Row = (u32, u64, i64, i64);
 
@@ -122,13 +124,13 @@ pub fn resident_bytes() -> Option<u64> {
 /// One line of source for a report: number, text, and measurements if it ran.
 type SourceLine = (
     u32,
-    String,
+    Text,
     Option<(u64, i64, i64)>,
     Option<(u64, u64, u64, u64)>,
 );
 
 /// File, function, and the lines of its source.
-type Function = (String, String, Vec<SourceLine>);
+type Function = (Text, Text, Vec<SourceLine>);
 
 /// Returns the report on functions: tables, one line each, or a page. `columns` follow memory_profiler's.
 #[pyfunction]
@@ -167,7 +169,7 @@ fn to_table((file, function, source): Function) -> LineTable {
         .into_iter()
         .map(|(number, text, visits, heap)| LineRow {
             number,
-            text,
+            text: text.0,
             visits: visits.map(|(n_visits, most_bytes, increment_bytes)| LineVisits {
                 n_visits,
                 most_bytes,
@@ -183,8 +185,8 @@ fn to_table((file, function, source): Function) -> LineTable {
             ),
         });
     LineTable {
-        file,
-        function,
+        file: file.0,
+        function: function.0,
         rows: rows.collect(),
     }
 }

@@ -1,7 +1,7 @@
 //! Starts and stops the agent from Python.
 
 use std::borrow::Cow;
-use std::ffi::{OsString, c_int, c_void};
+use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 
 use heaptide_agent::record::threads;
@@ -14,6 +14,8 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+
+use crate::text::{FsText, Text, strings};
 
 /// The operating system's number for "file exists".
 const EEXIST: i32 = 17;
@@ -66,15 +68,15 @@ pub fn start(
     whole_program: bool,
     attached: bool,
     session: Option<[u8; 16]>,
-    command: Vec<String>,
-    executable: String,
-    working_directory: String,
-    host: String,
+    command: Vec<Text>,
+    executable: Text,
+    working_directory: Text,
+    host: Text,
     python_version: u32,
-    python_allocator: String,
-    stdlib_paths: Vec<String>,
-    import_paths: Vec<String>,
-    own_paths: Vec<String>,
+    python_allocator: Text,
+    stdlib_paths: Vec<Text>,
+    import_paths: Vec<Text>,
+    own_paths: Vec<Text>,
 ) -> PyResult<Option<String>> {
     let config = Config {
         path,
@@ -85,15 +87,15 @@ pub fn start(
         attached,
         session,
         program: Program {
-            command,
-            executable,
-            working_directory,
-            host,
+            command: strings(command),
+            executable: executable.0,
+            working_directory: working_directory.0,
+            host: host.0,
             python_version,
-            python_allocator,
-            stdlib_paths,
-            import_paths,
-            own_paths,
+            python_allocator: python_allocator.0,
+            stdlib_paths: strings(stdlib_paths),
+            import_paths: strings(import_paths),
+            own_paths: strings(own_paths),
         },
     };
     // SAFETY: a function called from Python runs with the GIL held.
@@ -102,16 +104,16 @@ pub fn start(
 
 /// Stops the recording. Returns the capture's path and whether it is incomplete, or `None` if none was running.
 #[pyfunction]
-pub fn stop() -> Option<(OsString, bool)> {
+pub fn stop() -> Option<(FsText, bool)> {
     // SAFETY: a function called from Python runs with the GIL held.
     let stopped = unsafe { session::stop() }?;
-    Some((stopped.path.into_os_string(), stopped.abandoned))
+    Some((stopped.path.into(), stopped.abandoned))
 }
 
 /// Returns the path of the capture that is being written, or `None`.
 #[pyfunction]
-pub fn active() -> Option<OsString> {
-    session::active_path().map(PathBuf::into_os_string)
+pub fn active() -> Option<FsText> {
+    session::active_path().map(FsText::from)
 }
 
 /// Returns the ID of the current session, which all its captures contain, or `None`.
@@ -122,8 +124,8 @@ pub fn session_id() -> Option<Cow<'static, [u8]>> {
 
 /// Stores the name of a thread, given by its native ID, in the recording.
 #[pyfunction]
-pub fn name_thread(native_id: u32, name: &str) {
-    session::name_thread(native_id, name);
+pub fn name_thread(native_id: u32, name: Text) {
+    session::name_thread(native_id, &name.0);
 }
 
 /// Excludes a thread that is not registered with Python yet. `heaptide detach` finds this function by its symbol.

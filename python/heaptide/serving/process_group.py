@@ -43,7 +43,7 @@ class ProcessGroup:
         """Return the group of this process, identified by the first process's command and working directory."""
         group = os.environ.get("HEAPTIDE_GROUP")
         if group:
-            return cls(program_name(), f"{zlib.crc32(group.encode()):08x}")
+            return cls(program_name(), f"{zlib.crc32(os.fsencode(group)):08x}")
         pid = _root()[0]
         command = list(sys.orig_argv)
         folder = ""

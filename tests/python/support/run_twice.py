@@ -20,7 +20,7 @@ def write(path: Path, text: str) -> Path:
 
 def run_twice(
     folder: Path,
-    *arguments: str | Path,
+    *arguments: str | bytes | Path,
     flags: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     stdin: bytes = b"a\nb\n",
@@ -36,12 +36,13 @@ def run_twice(
     capture = captures / f"{len(os.listdir(captures))}.tide"
     outcomes = []
     for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", str(capture)]):
-        command = [sys.executable, *flags, *prefix, *map(str, arguments)]
+        words = [word if isinstance(word, bytes) else str(word) for word in arguments]
+        command = [sys.executable, *flags, *prefix, *words]
         environment = {**os.environ, **(env or {})}
         outcomes.append(subprocess.run(command, cwd=folder, env=environment, input=stdin, capture_output=True))
     plain, recorded = outcomes
     for stream in ("stderr", "stdout"):
-        expected, seen = (getattr(outcome, stream).decode() for outcome in outcomes)
+        expected, seen = (getattr(outcome, stream).decode(errors="backslashreplace") for outcome in outcomes)
         difference = difflib.unified_diff(
             expected.splitlines(), seen.splitlines(), "plain", "recorded", lineterm="", n=1
         )
