@@ -22,7 +22,7 @@ _begun = False
 def begin() -> None:
     """Apply the environment and the configuration file, once per process. Never raises."""
     global _begun
-    if _begun or sys.flags.isolated or sys.flags.ignore_environment:
+    if _begun or sys.flags.isolated or sys.flags.ignore_environment or _is_sub_interpreter():
         return
     _begun = True
     try:
@@ -31,6 +31,23 @@ def begin() -> None:
         from heaptide.messages import reason, say
 
         say(f"{reason(error)}; the program runs without being recorded")
+
+
+def _is_sub_interpreter() -> bool:
+    """Return whether this is not the process's first interpreter, for which the settings have been applied already.
+
+    No function of every supported version says so. Only the main thread of the first interpreter may set the wakeup
+    descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
+    """
+    import _signal  # type: ignore[import-not-found]
+
+    try:
+        _signal.set_wakeup_fd(0x7FFF_FFFF)
+    except ValueError:
+        return True
+    except OSError:  # the expected error: there is no such descriptor
+        pass
+    return False
 
 
 def _begin() -> None:
