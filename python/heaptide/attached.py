@@ -13,6 +13,7 @@ import os
 import sys
 
 from heaptide import _native
+from heaptide.containment import contained
 from heaptide.recording import tracker
 
 # The module that keeps Heaptide's modules from one visit to the next.
@@ -124,6 +125,7 @@ def detach() -> list[str] | None:
     return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.request.get("home", "")]
 
 
+@contained
 def _at_exit() -> None:
     """Clean up if the program exits while attached. The tracker completes the capture."""
     if _current is not None and _current.pid == os.getpid():

@@ -110,29 +110,16 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     import atexit
     import os
 
+    from heaptide.containment import contained
     from heaptide.messages import say
     from heaptide.recording import from_settings
 
     # Registered before the program's exit handlers, so that it runs after them.
-    atexit.register(_finish, os.getpid(), chosen.quiet or joined is not None)
+    finish = contained(from_settings.finish)
+    atexit.register(finish, os.getpid(), chosen.quiet or joined is not None)
     begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:
         say(f"component {name}: recording into {begun.path}")
-
-
-def _finish(pid: int, quiet: bool) -> None:
-    """Complete the capture, after the program's last exit handler."""
-    import os
-
-    from heaptide.messages import say
-    from heaptide.recording import from_settings
-
-    triggers = sys.modules.get("heaptide.activation.triggers")
-    if triggers is not None:
-        triggers.finish()
-    recorded = from_settings.end() if os.getpid() == pid else None
-    if recorded is not None and not quiet:
-        say(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
 
 
 def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:

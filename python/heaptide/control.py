@@ -17,6 +17,8 @@ import zlib
 from typing import Any
 
 from heaptide import _native, command_process, settings
+from heaptide.containment import contained
+from heaptide.messages import reason, say
 from heaptide.recording import tracker
 from heaptide.serving import process_group
 
@@ -73,8 +75,10 @@ class Control:
         """Stop the control API. A running recording continues."""
         if self in _controls:
             _controls.remove(self)
-        atexit.unregister(self.stop)
+        atexit.unregister(self._stop_at_exit)
         self._native.stop(_CLOSING_SECONDS)
+
+    _stop_at_exit = contained(stop)
 
     def _open(self, address: str | None) -> None:
         try:
@@ -90,11 +94,11 @@ class Control:
                     raise OSError(error.errno, f"control cannot listen at {address} ({error.args[-1]})") from None
         _controls.append(self)
         # Stops before the interpreter is torn down; registered early, so that it runs late.
-        atexit.register(self.stop)
+        atexit.register(self._stop_at_exit)
 
     def _after_fork_in_child(self) -> None:
         self._native.forget()
-        atexit.unregister(self.stop)
+        atexit.unregister(self._stop_at_exit)
         if self._follow_fork:
             Control(self._options, True)._open(None)
 
@@ -242,15 +246,16 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
     return taken.stood_still * 1000
 
 
+@contained
 def _after_fork_in_child() -> None:
-    """Close the parent's listeners in a forked child, and give it its own socket. Never raises."""
+    """Close the parent's listeners in a forked child, and give it its own socket."""
     inherited = _controls[:]
     _controls.clear()
     for control in inherited:
         try:
             control._after_fork_in_child()
         except Exception as error:
-            os.write(2, f"heaptide: the forked process {os.getpid()} has no control API: {error}\n".encode())
+            say(f"the forked process {os.getpid()} has no control API: {reason(error)}")
 
 
 os.register_at_fork(

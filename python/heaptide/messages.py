@@ -9,7 +9,7 @@ _said: set[str] = set()
 
 
 def say(message: str) -> None:
-    """Print one line on standard error; a closed standard error is ignored.
+    """Print one line on standard error. Never raises: a closed or replaced standard error is ignored.
 
     Bypasses Python's buffer where possible: an interpreter that exits while another thread holds its lock aborts.
     """
@@ -20,7 +20,7 @@ def say(message: str) -> None:
         else:
             sys.stderr.write(line)
             sys.stderr.flush()
-    except (OSError, ValueError, AttributeError):
+    except Exception:  # a program may have replaced standard error by anything
         pass
 
 

@@ -36,7 +36,7 @@ class Report:
     def html(self) -> str:
         """Return the page: one self-contained HTML document that makes no network requests."""
         try:
-            with open(self.path, encoding="utf-8") as file:
+            with open(self.path, encoding="utf-8", errors="replace") as file:
                 return file.read()
         except OSError as error:
             return _error_page(self, self.error or reason(error))
@@ -74,9 +74,9 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
         report.error = reason(error)
     if report.error is not None:
         try:
-            with open(report.path, "w", encoding="utf-8") as file:
+            with open(report.path, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(_error_page(report, report.error))
-        except OSError:
+        except Exception:
             pass
 
 

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from time import sleep
 
+from heaptide.containment import contained
 from heaptide.messages import reason, say
 from heaptide.recording import from_settings
 
@@ -71,6 +72,7 @@ def start() -> None:
         _thread.start()
 
 
+@contained
 def finish() -> None:
     """Wait for a running action and prevent further ones, because the program is about to exit."""
     global _is_over
@@ -136,6 +138,7 @@ def _content(chosen: Settings) -> str:
         return ""
 
 
+@contained
 def _after_fork_in_child() -> None:
     """Start the thread again in a forked child, if a signal or a control file was set up."""
     global _thread, _acting, _is_over

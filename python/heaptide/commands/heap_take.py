@@ -12,6 +12,7 @@ import os
 import sys
 
 from heaptide.commands.run import run_program
+from heaptide.containment import contained
 from heaptide.inspection.snapshots import heap_snapshot
 from heaptide.messages import reason, say
 
@@ -40,6 +41,7 @@ def take(plan: HeapPlan) -> int:
     return run_program(plan, begin)
 
 
+@contained
 def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
     if os.getpid() != pid:
         return

@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from heaptide.commands.run import run_program
+from heaptide.containment import contained
 from heaptide.lines import brackets, report
 from heaptide.lines.profile import Profiled, wrap
 from heaptide.lines.recording import LineRecording
@@ -88,6 +89,7 @@ class _Builtin:
         return self._decorate(*args, **options)
 
 
+@contained
 def _report(
     accumulated: Accumulated,
     plan: LinesPlan,

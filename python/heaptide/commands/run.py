@@ -15,6 +15,7 @@ from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 
 from heaptide import _native
+from heaptide.containment import contained
 from heaptide.messages import reason, say
 from heaptide.recording import tracker
 
@@ -99,6 +100,7 @@ def _start_recording(plan: Plan) -> bool:
     return True
 
 
+@contained
 def _finish(path: str, pid: int, quiet: bool) -> None:
     """Complete the capture, after the program's last exit handler."""
     recorded = tracker.stop() if _native.active() is not None else None

@@ -11,6 +11,7 @@ import sys
 import time
 
 from heaptide import _native
+from heaptide.recording import program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
     return {
         "values": values,
         "redact": [redact] if isinstance(redact, str) else list(redact),
-        "command": list(getattr(sys, "argv", None) or ()),
+        "command": program.arguments(),
         "executable": sys.executable or "",
         "host": os.uname().nodename,
         "python_version": sys.hexversion,

@@ -13,6 +13,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from heaptide.containment import contained
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -63,23 +65,29 @@ class Inheritance:
         return original
 
     def _start_thread(self, job: Any, thread: Any) -> None:
-        target = getattr(thread, "_target", None)
-        if getattr(target, "__module__", None) not in _POOLS:
-            if hasattr(thread, "_context"):  # 3.14 and later
-                if thread._context is None:
-                    thread._context = self._context_of(job)
-            else:
-                thread._bootstrap_inner = functools.partial(self._begin_thread, job, thread)
+        self._pass_on(job, thread)
         try:
             self._start(thread)
         except BaseException:
-            thread.__dict__.pop("_bootstrap_inner", None)
+            _forget(thread)
             raise
 
+    @contained
+    def _pass_on(self, job: Any, thread: Any) -> None:
+        target = getattr(thread, "_target", None)
+        if getattr(target, "__module__", None) in _POOLS:
+            return
+        if hasattr(thread, "_context"):  # 3.14 and later
+            if thread._context is None:
+                thread._context = self._context_of(job)
+        else:
+            thread._bootstrap_inner = functools.partial(self._begin_thread, job, thread)
+
     def _begin_thread(self, job: Any, thread: Any) -> None:
-        thread.__dict__.pop("_bootstrap_inner", None)
+        _forget(thread)
         self._job.set(job)
-        thread._bootstrap_inner()
+        # The class's method: the attribute of the thread would call this function again, should it still exist.
+        type(thread)._bootstrap_inner(thread)
 
     def _submit_work(self, job: Any, executor: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         assert self._submit is not None
@@ -92,6 +100,7 @@ class Inheritance:
         finally:
             self._job.reset(before)
 
+    @contained
     def _start_greenlet(self, greenlet: Any) -> None:
         job = self._job.get(None)
         if job is not None and greenlet.gr_context is None:
@@ -101,3 +110,8 @@ class Inheritance:
         context = contextvars.Context()
         context.run(self._job.set, job)
         return context
+
+
+@contained
+def _forget(thread: Any) -> None:
+    thread.__dict__.pop("_bootstrap_inner", None)

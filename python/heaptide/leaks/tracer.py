@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from heaptide import _native
 from heaptide.leaks import accounts, report
 from heaptide.leaks.caches import clear_caches
-from heaptide.messages import say
+from heaptide.messages import reason, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -378,10 +378,10 @@ class JobTracer:
         path = os.path.join(self.output_dir, f"heaptide-grown.{os.getpid()}.txt")
         try:
             os.makedirs(self.output_dir, exist_ok=True)
-            with open(path, "w") as file:
+            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
-        except OSError as error:
-            say(f"cannot write the report of what grew: {error}")
+        except Exception as error:
+            say(f"cannot write the report of what grew: {reason(error)}")
             return
         self.stop_report = path
         say(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")

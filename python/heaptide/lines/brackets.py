@@ -49,7 +49,7 @@ def end(bracket: Bracket | None) -> None:
         from heaptide.lines.report import append
 
         append(bracket.path, line)
-    except OSError as error:
+    except Exception as error:
         from heaptide.messages import reason, say_once
 
         say_once(f"brackets of functions could not be written to {bracket.path}: {reason(error)}")

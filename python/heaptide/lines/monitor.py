@@ -12,6 +12,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from heaptide import _native
+from heaptide.containment import contained
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -70,12 +71,22 @@ class Entered:
         self._codes = codes
 
     def __enter__(self) -> None:
+        self._is_counting = self._enter() is True
+
+    @contained
+    def _enter(self) -> bool:
         _listen(self._codes)
         self._watch.enter()
+        return True
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_counting:
+            self._leave()
+
+    @contained
+    def _leave(self) -> None:
         self._watch.leave()
         _stop_listening()
 

@@ -15,14 +15,20 @@ from heaptide.recording import capture_files, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from heaptide.settings import Settings
 
 
 class SettingsRecording:
     """A recording that was started here and is still running."""
 
-    def __init__(self, path: str, chosen: Settings, component: str, is_component: bool) -> None:
+    def __init__(
+        self, path: str, chosen: Settings, component: str, is_component: bool, stop: Callable[[str], object]
+    ) -> None:
         self.path = path
+        # Known from the start: the program may forbid imports by the time the recording stops.
+        self.stop = stop
         self.settings = chosen
         self.component = component
         self.is_component = is_component
@@ -78,7 +84,7 @@ def begin(
     )
     if warning is not None:
         say(f"{warning}; Python stacks are left out of the capture")
-    _current = SettingsRecording(path, chosen, component, is_component)
+    _current = SettingsRecording(path, chosen, component, is_component, tracker.stop_only)
     identity = _native.session_id()
     if identity is not None:
         root = path if joined is None else joined.path
@@ -93,17 +99,25 @@ def begin(
 
 def end() -> SettingsRecording | None:
     """Stop the recording that was started here, if it is still running."""
-    from heaptide import _native
-    from heaptide.recording import tracker
-
     global _current
     ended, _current = current(), None
     if ended is None:
         return None
-    os.environ.pop(settings.SESSION, None)
-    if _native.active() == ended.path:
-        tracker.stop()
+    try:
+        os.environ.pop(settings.SESSION, None)
+    finally:  # complete the capture even in a program that has damaged `os.environ` or the builtins
+        ended.stop(ended.path)
     return ended
+
+
+def finish(pid: int, quiet: bool) -> None:
+    """Complete the capture of process `pid`, after the program's last exit handler."""
+    triggers = sys.modules.get("heaptide.activation.triggers")
+    if triggers is not None:
+        triggers.finish()
+    recorded = end() if os.getpid() == pid else None
+    if recorded is not None and not quiet:
+        say(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
 
 
 def toggle(chosen: Settings, wanted: bool | None = None) -> None:

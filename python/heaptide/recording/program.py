@@ -18,6 +18,11 @@ def program_name(command: list[str] | None = None) -> str:
     return "stdin" if words[0] == "-" else words[0]
 
 
+def arguments() -> list[str]:
+    """Return ``sys.argv`` as text, whatever the program has put there."""
+    return [word if isinstance(word, str) else f"<{type(word).__name__}>" for word in getattr(sys, "argv", None) or ()]
+
+
 def main_folder() -> str:
     """Return the folder that Python will put first on the import path of this process."""
     arguments = _after_options()

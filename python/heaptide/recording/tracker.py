@@ -10,7 +10,9 @@ import sys
 from _thread import allocate_lock
 
 from heaptide import _native
-from heaptide.recording import thread_names
+from heaptide.containment import contained
+from heaptide.messages import say
+from heaptide.recording import program, thread_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,17 +193,27 @@ def start(
         thread_names.install()
         thread_names.report_all()
         if not whole_program:
-            atexit.register(stop)
+            atexit.register(stop_at_exit)
         return warning
 
 
 def stop() -> tuple[str, bool] | None:
     """Stop the current recording, if any. Returns the capture's path and whether it is incomplete."""
     with _lifecycle:
-        atexit.unregister(stop)
+        atexit.unregister(stop_at_exit)
         thread_names.report_all()
         thread_names.uninstall()
         return _native.stop()
+
+
+def stop_only(path: str) -> None:
+    """Stop the current recording if it writes to `path`."""
+    if _native.active() == path:
+        stop()
+
+
+# A name of its own, so that it can be unregistered.
+stop_at_exit = contained(stop)
 
 
 def _describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
@@ -209,7 +221,7 @@ def _describe(command: list[str] | None = None, first_import_path: str | None = 
     paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return {
-        "command": [str(word) for word in (sys.argv if command is None else command)],
+        "command": program.arguments() if command is None else command,
         "executable": sys.executable or "",
         "working_directory": _working_directory(),
         "host": os.uname().nodename,
@@ -253,8 +265,9 @@ def _allocator() -> str:
     )
 
 
+@contained
 def _after_fork_in_child() -> None:
-    """Make a forked child recordable, and record it if the parent's recording follows forks. Never raises."""
+    """Make a forked child recordable, and record it if the parent's recording follows forks."""
     global _lifecycle
     _lifecycle = allocate_lock()  # in the parent another thread may have held it, and that thread is gone
     try:
@@ -265,15 +278,16 @@ def _after_fork_in_child() -> None:
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
             # Children of multiprocessing drop inherited finalizers, run their own, and leave through os._exit.
-            processes.register_after_fork(stop, _stop_with_process)
+            processes.register_after_fork(stop_at_exit, _stop_with_process)
     except Exception as error:
         warning = str(error)
     if warning is not None:
-        os.write(2, f"heaptide: the forked process {os.getpid()} is not recorded: {warning}\n".encode())
+        say(f"the forked process {os.getpid()} is not recorded: {warning}")
 
 
+@contained
 def _stop_with_process(_stop: object) -> None:
-    sys.modules["multiprocessing.util"].Finalize(None, stop, exitpriority=-1000)
+    sys.modules["multiprocessing.util"].Finalize(None, stop_at_exit, exitpriority=-1000)
 
 
 os.register_at_fork(

@@ -23,7 +23,7 @@ class Mounted:
         self._problem = ""
         try:
             self.control = control.start_as_set(**options)
-        except (OSError, ValueError) as error:
+        except Exception as error:
             self._problem = f"the profiler cannot be used in this process: {reason(error)}"
             say(f"{self._problem}; its routes answer with 503")
 

@@ -1,0 +1,43 @@
+"""Keeps exceptions of Heaptide out of the program.
+
+The interpreter and the program call some functions of Heaptide inside the program's own calls: when a thread starts,
+before and after a fork, in a decorated function, at exit. An exception that left such a function would change the
+program: a thread would never start, or a traceback would appear. Each of them is decorated with :func:`contained`.
+"""
+
+from __future__ import annotations
+
+from heaptide.messages import reason, say_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+
+def contained(function: Callable[P, R]) -> Callable[P, R | None]:
+    """Decorate a function that runs inside the program's own calls: if it fails, it prints one line and returns None.
+
+    KeyboardInterrupt and SystemExit pass, because they belong to the program. The names in this module are bound early:
+    a program may have emptied ``sys.modules``, or forbidden imports, by the time it exits.
+    """
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            report_failure(error)
+            return None
+
+    return call
+
+
+def report_failure(error: Exception) -> None:
+    """Print one line about a failure of Heaptide, once per process. Never raises."""
+    try:
+        say_once(f"{reason(error)}; the program continues")
+    except Exception:  # such as an exception whose own text cannot be made
+        pass
