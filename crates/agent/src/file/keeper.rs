@@ -4,7 +4,8 @@
 //! It sleeps until its next reading is due, or until a thread wakes it because several chunks wait. It never takes the GIL,
 //! so it can neither delay the interpreter nor block its finalisation. Its own allocations are never recorded.
 
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptide_capture::Entry;
@@ -12,7 +13,7 @@ use heaptide_capture::Entry;
 use crate::file::checkpoint::Checkpoints;
 use crate::host::own_thread::Handle;
 use crate::host::resident::Resident;
-use crate::host::{own_memory, own_thread};
+use crate::host::{own_memory, own_thread, sys};
 use crate::libraries;
 use crate::record::clock;
 use crate::session::{self, Session};
@@ -22,6 +23,8 @@ static WAKE_UPS: AtomicU32 = AtomicU32::new(0);
 static STOPPING: AtomicBool = AtomicBool::new(false);
 /// The kernel's number of the thread.
 static THREAD: AtomicI32 = AtomicI32::new(0);
+/// The file from which the running keeper reads the resident size.
+static RESIDENT: AtomicPtr<Resident> = AtomicPtr::new(null_mut());
 
 const STACK_BYTES: usize = 256 * 1024;
 /// Time between two clock points in the file.
@@ -69,11 +72,14 @@ pub fn start(
     STOPPING.store(false, Ordering::Release);
     // Opened here, before the program continues: for an instant the file has the lowest free number, and a program whose
     // standard streams are closed must not see it there.
-    let resident = Resident::open();
+    RESIDENT.store(Box::into_raw(Box::new(Resident::open())), Ordering::Release);
     let work = move || {
-        // SAFETY: `gettid` has no preconditions.
-        THREAD.store(unsafe { libc::gettid() }, Ordering::Release);
-        let left = run(session, &resident, checkpoints);
+        THREAD.store(sys::thread_id() as i32, Ordering::Release);
+        let left = run(session, checkpoints);
+        let resident = RESIDENT.swap(null_mut(), Ordering::AcqRel);
+        // SAFETY: `start` and `open_files_again` leak a box into this variable, and the swap has taken it out. No other
+        // thread refers to what it points to.
+        drop((!resident.is_null()).then(|| unsafe { Box::from_raw(resident) }));
         left.map_or(std::ptr::null_mut(), |checkpoints| {
             Box::into_raw(checkpoints).cast()
         })
@@ -90,16 +96,30 @@ pub fn stop(handle: Handle) -> Option<Box<Checkpoints>> {
     (!left.is_null()).then(|| unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
 }
 
+/// Whether the calling thread is the keeper.
+pub fn is_this_thread() -> bool {
+    THREAD.load(Ordering::Acquire) == sys::thread_id() as i32
+}
+
+/// Opens the keeper's files again, because the program has closed all descriptors. Only for threads of the program.
+pub fn open_files_again() {
+    let resident = Box::into_raw(Box::new(Resident::open()));
+    // The old one is leaked: the keeper may be using it, and its descriptor is gone.
+    let before = RESIDENT.swap(resident, Ordering::AcqRel);
+    if before.is_null() {
+        // No keeper is running. The next one opens the files itself.
+        let unused = RESIDENT.swap(null_mut(), Ordering::AcqRel);
+        // SAFETY: the swap has taken the box out of the variable, so nothing else refers to it.
+        drop((!unused.is_null()).then(|| unsafe { Box::from_raw(unused) }));
+    }
+}
+
 /// Waits until the kernel no longer counts the stopped keeper among the threads of the process.
 pub fn wait_until_gone() {
     own_thread::wait_until_gone(THREAD.load(Ordering::Acquire) as u32);
 }
 
-fn run(
-    session: &Session,
-    resident: &Resident,
-    mut checkpoints: Option<Box<Checkpoints>>,
-) -> Option<Box<Checkpoints>> {
+fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<Box<Checkpoints>> {
     let interval = Duration::from_millis(session.config.interval_ms.max(1).into());
     let mut next_reading = Instant::now();
     let mut next_clock = Instant::now();
@@ -108,6 +128,7 @@ fn run(
     while !STOPPING.load(Ordering::Acquire) {
         let wake_ups = WAKE_UPS.load(Ordering::Acquire);
         session.store.pack_waiting();
+        session.store.check_mappings();
         if let Some(checkpoints) = checkpoints
             .as_mut()
             .filter(|checkpoints| checkpoints.is_due(session))
@@ -116,7 +137,9 @@ fn run(
         }
         let now = Instant::now();
         if now >= next_reading {
-            if let Some(bytes) = resident.bytes() {
+            // SAFETY: null, or a leaked box that only this thread frees, after this function returns.
+            let resident = unsafe { RESIDENT.load(Ordering::Acquire).as_ref() };
+            if let Some(bytes) = resident.and_then(Resident::bytes) {
                 // An unchanged size is written ten times a second, to show that it was read.
                 if bytes != resident_noted.0 || now >= resident_noted.1 + SAME_SIZE_EVERY {
                     resident_noted = (bytes, now);

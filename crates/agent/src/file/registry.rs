@@ -46,6 +46,8 @@ impl RegistryStream {
             self.slot = store.take(head);
             self.used = 0;
             if self.slot.is_none() {
+                // Readers expect the numbers of chunks to follow each other.
+                self.n_chunks -= 1;
                 return;
             }
         }

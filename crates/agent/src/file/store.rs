@@ -9,7 +9,8 @@
 //! lost. When the recording stops normally, blocks move into the space of the slots, and the file becomes shorter.
 //!
 //! Only the slots are mapped, and their disk space is reserved before they are mapped: a full disk is an error from
-//! `fallocate` or `pwrite`, never a signal.
+//! `fallocate` or `pwrite`, never a signal. If another process truncates the file, [`bus_error`] replaces the mapping. From
+//! then on nothing is written, because the file would consist of holes.
 //!
 //! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks: `packer`,
 //! `tail` and `pool`, in this order. During fork/exit: a child forgets the whole store.
@@ -18,6 +19,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,10 +31,11 @@ use heaptide_capture::area::{
 use heaptide_capture::pack::Packer;
 
 use crate::file::compaction::{self, WrittenBlock};
+use crate::file::keeper;
 use crate::file::slot::{Filled, Size, Slot};
 use crate::host::locks::lock;
 use crate::host::own_file::OwnFile;
-use crate::host::sys;
+use crate::host::{bus_error, sys};
 
 /// Slots that may wait for the keeper before threads help with packing.
 const MAX_WAITING: usize = 24;
@@ -47,6 +50,7 @@ fn is_event_stream(stream: u32) -> bool {
 
 pub struct Store {
     file: OwnFile,
+    path: PathBuf,
     pool: Mutex<Pool>,
     tail: Mutex<Tail>,
     packer: Mutex<Packer>,
@@ -101,13 +105,14 @@ struct Tail {
 }
 
 impl Store {
-    /// Writes `header` to the file and reserves the first slots.
-    pub fn new(file: File, header: &[u8]) -> io::Result<Store> {
+    /// Writes `header` to the file and reserves the first slots. `path` is the file's name.
+    pub fn new(file: File, path: &Path, header: &[u8]) -> io::Result<Store> {
         let file = OwnFile::new(file)?;
         file.lock();
         sys::write_all_at(file.fd()?, header, 0)?;
         let store = Store {
             file,
+            path: path.to_owned(),
             pool: Mutex::default(),
             tail: Mutex::new(Tail {
                 offset: align_up(header.len() as u64, AREA_ALIGN),
@@ -124,8 +129,51 @@ impl Store {
         Ok(store)
     }
 
-    fn fd(&self) -> io::Result<RawFd> {
-        self.file.fd()
+    /// The descriptor, for a change of the file. Opens the file again if the program has closed the descriptor.
+    fn fd(&self, tail: &Tail) -> io::Result<RawFd> {
+        if self.has_failed() {
+            return Err(io::Error::other("an earlier write failed"));
+        }
+        let (fd, len) = match self.file.fd_and_len() {
+            Err(error) if keeper::is_this_thread() => return Err(error),
+            Err(_) => {
+                self.open_again()?;
+                self.file.fd_and_len()?
+            }
+            open => open?,
+        };
+        // Before the first area, the file ends with its header, which is shorter.
+        if len < tail.offset && tail.offset != self.first_area {
+            return Err(io::Error::other("another process truncated it"));
+        }
+        if bus_error::has_faulted() {
+            return Err(io::Error::other("its disk failed (SIGBUS)"));
+        }
+        Ok(fd)
+    }
+
+    fn open_again(&self) -> io::Result<()> {
+        self.file.open_again(&self.path).map_err(|error| {
+            let reason = "the program has closed its descriptor, and it cannot be opened again";
+            io::Error::other(format!("{reason} ({error})"))
+        })?;
+        keeper::open_files_again();
+        Ok(())
+    }
+
+    /// Whether the keeper must wait for a thread of the program, which can open the file again.
+    fn is_closed_for_keeper(&self) -> bool {
+        keeper::is_this_thread() && self.file.fd().is_err()
+    }
+
+    /// Abandons the recording if an access to a slot has failed.
+    pub fn check_mappings(&self) {
+        if bus_error::has_faulted() {
+            let checked = self.fd(&lock(&self.tail));
+            if let Err(error) = checked {
+                self.fail(&error);
+            }
+        }
     }
 
     pub fn has_failed(&self) -> bool {
@@ -153,7 +201,9 @@ impl Store {
                 self.grow_or_pack(size)
             };
             if let Err(error) = gained {
-                self.fail(&error);
+                if !self.is_closed_for_keeper() {
+                    self.fail(&error);
+                }
                 return None;
             }
         }
@@ -163,7 +213,7 @@ impl Store {
     pub fn leave(&self, filled: Filled) {
         lock(&self.pool).waiting.push_back(filled);
         if self.n_waiting.fetch_add(1, Ordering::Relaxed) + 1 == WAKE_AT {
-            crate::file::keeper::wake();
+            keeper::wake();
         }
     }
 
@@ -177,6 +227,9 @@ impl Store {
     pub fn pack_waiting(&self) {
         while !self.has_failed() && self.n_waiting.load(Ordering::Relaxed) > 0 {
             if let Err(error) = self.pack_one() {
+                if self.is_closed_for_keeper() {
+                    return;
+                }
                 self.fail(&error);
             }
         }
@@ -232,7 +285,7 @@ impl Store {
         }
         let mut tail = lock(&self.tail);
         let (offset, len) = (tail.offset, block.len() as u64);
-        sys::write_all_at(self.fd()?, block, offset)?;
+        sys::write_all_at(self.fd(&tail)?, block, offset)?;
         let ChunkHead {
             stream, generation, ..
         } = head.chunk;
@@ -257,7 +310,7 @@ impl Store {
 
     /// Another handle of the file, for reading it while it is written.
     pub fn reopen(&self) -> io::Result<File> {
-        self.file.file()?.try_clone()
+        self.file.duplicate()
     }
 
     /// Removes the blocks that a checkpoint replaces: event blocks that end before `cut`, and checkpoints of other
@@ -270,6 +323,7 @@ impl Store {
 
     fn try_drop_before(&self, cut: u64, generation: u32) -> io::Result<()> {
         let mut tail = lock(&self.tail);
+        let fd = self.fd(&tail)?;
         let pool = lock(&self.pool);
         let mut obstacles: Vec<_> = pool.extents.iter().map(Extent::bounds).collect();
         obstacles.sort_unstable();
@@ -287,21 +341,15 @@ impl Store {
             .into_iter()
             .partition(|block| block.stream == CHECKPOINT_STREAM);
         for block in checkpoints.iter().chain(&events) {
-            compaction::pad(self.fd()?, block.offset, block.offset + block.len, &[])?;
+            compaction::pad(fd, block.offset, block.offset + block.len, &[])?;
         }
-        let end = compaction::slide(
-            self.fd()?,
-            &mut kept,
-            &obstacles,
-            self.first_area,
-            tail.offset,
-        )?;
+        let end = compaction::slide(fd, &mut kept, &obstacles, self.first_area, tail.offset)?;
         let last_obstacle = obstacles.last().map_or(0, |&(_, end)| end);
         if end < last_obstacle {
-            compaction::pad(self.fd()?, end, last_obstacle, &obstacles)?;
+            compaction::pad(fd, end, last_obstacle, &obstacles)?;
         }
         tail.offset = end.max(last_obstacle);
-        self.file.file()?.set_len(tail.offset)?;
+        sys::set_len(fd, tail.offset)?;
         tail.event_bytes = kept
             .iter()
             .filter(|block| is_event_stream(block.stream))
@@ -331,11 +379,12 @@ impl Store {
             offset += self.page_len;
             gap += self.page_len;
         }
-        sys::reserve(self.fd()?, offset, area_len)?;
-        let memory = sys::map_file(self.fd()?, offset, area_len as usize)?;
+        let fd = self.fd(&tail)?;
+        sys::reserve(fd, offset, area_len)?;
+        let memory = sys::map_file(fd, offset, area_len as usize)?;
         if gap > 0 {
             let padding = PaddingHead { area_len: gap };
-            sys::write_all_at(self.fd()?, &padding.to_bytes(), tail.offset)?;
+            sys::write_all_at(fd, &padding.to_bytes(), tail.offset)?;
         }
         let head = ExtentHead {
             area_len,
@@ -343,8 +392,9 @@ impl Store {
             slot_len: slot_len as u32,
             n_slots: n_slots as u32,
         };
-        sys::write_all_at(self.fd()?, &head.to_bytes(), offset)?;
+        sys::write_all_at(fd, &head.to_bytes(), offset)?;
         tail.offset = offset + area_len;
+        bus_error::add_range(memory, area_len as usize);
         drop(tail);
         let mut pool = lock(&self.pool);
         for i in (0..n_slots).rev() {
@@ -393,21 +443,22 @@ impl Store {
     /// gaps: moving its blocks would cost more time than the gaps are worth.
     fn compact(&self) -> io::Result<()> {
         let mut tail = lock(&self.tail);
+        let fd = self.fd(&tail)?;
         let pool = lock(&self.pool);
         for extent in &pool.extents {
             let (start, end) = extent.bounds();
-            compaction::pad(self.fd()?, start, end, &[])?;
+            compaction::pad(fd, start, end, &[])?;
         }
         let n_bytes: u64 = tail.blocks.iter().map(|block| block.len).sum();
         let file_end = tail.offset;
         let end = if n_bytes <= MAX_MOVED {
-            compaction::slide(self.fd()?, &mut tail.blocks, &[], self.first_area, file_end)?
+            compaction::slide(fd, &mut tail.blocks, &[], self.first_area, file_end)?
         } else {
             tail.blocks
                 .last()
                 .map_or(self.first_area, |block| block.offset + block.len)
         };
-        self.file.file()?.set_len(end)?;
+        sys::set_len(fd, end)?;
         tail.offset = end;
         Ok(())
     }
@@ -421,6 +472,7 @@ impl Store {
         pool.free_small.clear();
         pool.free_large.clear();
         for extent in pool.extents.drain(..) {
+            bus_error::remove_range(extent.memory);
             // SAFETY: `grow` made this mapping, and the caller promises that no thread uses a slot in it.
             unsafe { sys::unmap(extent.memory, extent.area_len as usize) };
         }

@@ -21,6 +21,7 @@ use heaptide_capture::Allocator;
 use heaptide_capture::Mode;
 
 use crate::cpython::Symbols;
+use crate::host::{bus_error, signals};
 use crate::session::error::StartError;
 use crate::{arenas, jobs, libraries, session};
 
@@ -33,11 +34,12 @@ type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 /// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
 ///
 /// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the
-/// same name, compiled for each mode. `library` functions follow the loading of libraries and have one hook.
+/// same name, compiled for each mode. `other` functions record nothing and have one hook: they follow the loading of
+/// libraries, and keep SIGBUS within Heaptide's reach.
 macro_rules! hooks {
     (
         memory { $($name:ident: $type:ty = [$($allocator:ident),*] $(by library $is_64:literal)?;)* }
-        library { $($other:ident: $other_type:ty = $hook:expr;)* }
+        other { $($other:ident: $other_type:ty = $hook:expr;)* }
     ) => {
         /// The real functions, by name.
         pub mod real {
@@ -112,9 +114,13 @@ hooks! {
         munmap: extern "C" fn(Pointer, usize) -> c_int = [];
         mremap: unsafe extern "C" fn(Pointer, usize, usize, c_int, ...) -> Pointer = [Mremap];
     }
-    library {
+    other {
         dlsym: extern "C" fn(Pointer, *const c_char) -> Pointer = symbol_lookup::hook();
         dlclose: extern "C" fn(Pointer) -> c_int = libc_memory::dlclose;
+        sigaction: extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int = bus_error::sigaction;
+        signal: extern "C" fn(c_int, usize) -> usize = bus_error::signal;
+        pthread_sigmask: signals::ChangeMask = signals::pthread_sigmask;
+        sigprocmask: signals::ChangeMask = signals::sigprocmask;
     }
 }
 
@@ -127,7 +133,7 @@ pub struct Real<F> {
 impl<F: Copy> Real<F> {
     /// The function. A hook calls this, and a hook is reachable only after [`prepare`] has found its function.
     #[inline(always)]
-    fn get(&self) -> F {
+    pub fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
         let address = self.address.load(Ordering::Relaxed);
         // SAFETY: `F` is the type that [`hooks`] declares for the function whose address `prepare` stored here, and an
@@ -365,6 +371,16 @@ mod tests {
 
     use super::*;
 
+    /// The functions that record nothing.
+    const OTHERS: [&str; 6] = [
+        "dlsym",
+        "dlclose",
+        "sigaction",
+        "signal",
+        "pthread_sigmask",
+        "sigprocmask",
+    ];
+
     fn names() -> Vec<&'static str> {
         HOOKS.iter().map(|it| it.name.to_str().unwrap()).collect()
     }
@@ -406,8 +422,11 @@ mod tests {
         let mut addresses = HashSet::new();
         let mut n_hooks = 0;
         for hook in HOOKS {
-            let follows_libraries = ["dlsym", "dlclose"].contains(&hook.name.to_str().unwrap());
-            let n_modes = if follows_libraries { 1 } else { 3 };
+            let n_modes = if OTHERS.contains(&hook.name.to_str().unwrap()) {
+                1
+            } else {
+                3
+            };
             for address in hook.by_mode[..n_modes]
                 .iter()
                 .chain(hook.by_library.iter().flatten())
@@ -454,7 +473,7 @@ mod tests {
 
     #[test]
     fn documentation_lists_every_recorded_function() {
-        let recorded = names().into_iter().filter(|name| !name.starts_with("dl"));
+        let recorded = names().into_iter().filter(|name| !OTHERS.contains(name));
         let list = recorded
             .map(|name| format!("`{name}`"))
             .collect::<Vec<_>>()

@@ -1,5 +1,6 @@
 //! The operating system and the C library as the agent uses them, and the resources that belong to Heaptide itself.
 
+pub(crate) mod bus_error;
 pub(crate) mod ledger;
 pub mod libc_heap;
 pub(crate) mod locks;
@@ -7,4 +8,5 @@ pub(crate) mod own_file;
 pub mod own_memory;
 pub mod own_thread;
 pub mod resident;
+pub(crate) mod signals;
 pub mod sys;

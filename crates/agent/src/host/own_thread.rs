@@ -5,6 +5,7 @@
 use std::ffi::c_void;
 use std::io;
 
+use crate::host::signals::TemporaryMask;
 use crate::record::threads;
 
 /// The work of a thread. [`Handle::join`] returns its result.
@@ -16,7 +17,9 @@ pub struct Handle(libc::pthread_t);
 /// Runs `work` on a new thread.
 pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
     let work = Box::into_raw(Box::new(work));
-    let before = block_signals();
+    // A new thread inherits this mask: the program's signals are for its own threads. SIGBUS stays unblocked, because a
+    // failed access to the capture while it is blocked would end the process.
+    let blocked = TemporaryMask::all_but_bus_error();
     // SAFETY: the attributes are initialised before their use and destroyed after it. `body` takes `work` over, unless no
     // thread was created.
     let (error, thread) = unsafe {
@@ -26,9 +29,9 @@ pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
         libc::pthread_attr_setstacksize(&mut attributes, stack_bytes);
         let error = libc::pthread_create(&mut thread, &attributes, body, work.cast());
         libc::pthread_attr_destroy(&mut attributes);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
         (error, thread)
     };
+    drop(blocked);
     if error != 0 {
         // SAFETY: no thread was created, so the box still belongs to this function.
         drop(unsafe { Box::from_raw(work) });
@@ -68,18 +71,5 @@ pub fn wait_until_gone(thread: u32) {
     // SAFETY: signal 0 only checks whether the thread exists; the call takes no pointers.
     while unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) } == 0 {
         std::thread::yield_now();
-    }
-}
-
-/// Blocks all signals, so that a new thread inherits that: the program's signals are for its own threads. Returns the mask
-/// before.
-fn block_signals() -> libc::sigset_t {
-    // SAFETY: signal sets consist of bits, for which zero bytes are valid, and both functions fill the live sets.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
     }
 }

@@ -77,6 +77,28 @@ pub(crate) fn map_file(fd: RawFd, offset: u64, len: usize) -> io::Result<*mut u8
     }
 }
 
+/// Replaces a mapping by zeroed private memory at the same address. Safe to call in a signal handler. Returns `false` if the
+/// kernel refuses.
+///
+/// # Safety
+/// `memory` and `len` describe a mapping made by this module, which stays mapped during the call.
+pub(crate) unsafe fn replace_by_private(memory: *mut u8, len: usize) -> bool {
+    // A direct system call: in an executable at a fixed address the C library's function could be a hook.
+    // SAFETY: the caller promises that the range is a mapping of this module, so nothing else is replaced.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mmap,
+            memory,
+            len,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
+            -1 as libc::c_long,
+            0 as libc::c_long,
+        )
+    };
+    result != -1
+}
+
 /// Unmaps memory.
 ///
 /// # Safety
@@ -160,6 +182,14 @@ pub(crate) fn write_all_at(fd: RawFd, mut bytes: &[u8], mut offset: u64) -> io::
         }
     }
     Ok(())
+}
+
+pub(crate) fn set_len(fd: RawFd, len: u64) -> io::Result<()> {
+    // SAFETY: the call takes numbers and no pointers.
+    match unsafe { libc::ftruncate(fd, len as libc::off_t) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 pub(crate) fn read_exact_at(fd: RawFd, bytes: &mut [u8], offset: u64) -> io::Result<()> {

@@ -30,6 +30,7 @@ use heaptide_capture::{Allocator, Frame, Lost, Tables};
 
 use crate::cpython::interpreter;
 use crate::file::slot::Filled;
+use crate::host::signals;
 use crate::host::sys::KeepErrno;
 use crate::native;
 use crate::record::threads::{NO_TOKEN, ThreadState};
@@ -324,6 +325,7 @@ fn switch(state: &mut ThreadState) -> bool {
 
 /// Prepares a thread's state for its first event in a session.
 fn join(state: &mut ThreadState, session: &session::Session) {
+    signals::unblock_bus_error(&state.blocks_bus_error);
     state.session = session.number;
     state.stream = session.next_stream();
     state.n_chunks = 0;
@@ -353,6 +355,8 @@ fn join(state: &mut ThreadState, session: &session::Session) {
 #[inline(never)]
 pub(crate) fn roll(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::now();
+    // Many libraries block all signals in their threads.
+    signals::unblock_bus_error(&state.blocks_bus_error);
     let Some(session) = session::current() else {
         return false;
     };

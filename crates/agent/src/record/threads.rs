@@ -15,7 +15,7 @@
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use heaptide_capture::Tables;
 
@@ -77,6 +77,8 @@ pub(crate) struct ThreadState {
     /// The operating system's number of the thread.
     pub os_id: u32,
     exit_rounds: u32,
+    /// The program has blocked SIGBUS in this thread; see [`crate::host::signals`].
+    pub blocks_bus_error: AtomicBool,
     next_free: *mut ThreadState,
     pub jobs: ThreadMemory,
     /// Kept for the next session.
@@ -196,6 +198,7 @@ fn take_state() -> *mut ThreadState {
         // Session and slot stay unchanged: if the last owner ended during a stop, that stop still needs them.
         (*state).token = NO_TOKEN;
         (*state).exit_rounds = 0;
+        (*state).blocks_bus_error.store(false, Ordering::Relaxed);
         (*state).os_id = sys::thread_id();
     }
     state
@@ -339,6 +342,14 @@ pub(crate) fn own_state() -> *mut ThreadState {
         return null_mut();
     }
     word as *mut ThreadState
+}
+
+/// The calling thread's state; null if it has none.
+pub(crate) fn existing_state() -> *mut ThreadState {
+    match tls::get() {
+        word if word < FIRST_POINTER => null_mut(),
+        word => word as *mut ThreadState,
+    }
 }
 
 impl Nested {

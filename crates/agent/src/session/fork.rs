@@ -13,7 +13,7 @@ use crate::arenas::ARENAS;
 use crate::cpython::interpreter;
 use crate::cpython::symbols::{PendingCall, Symbols};
 use crate::host::locks::lock;
-use crate::host::sys;
+use crate::host::{bus_error, sys};
 use crate::libraries::LOADER;
 use crate::native::modules::MODULES;
 use crate::record::codes::{CODES, JOB_CODES};
@@ -81,6 +81,7 @@ pub fn resume_after_thread_count(resume: PendingCall) {
 /// Takes all locks, in the order in which other code nests them.
 extern "C" fn before() {
     LIFECYCLE.acquire();
+    bus_error::INSTALLED.acquire();
     LOADER.acquire();
     ARENAS.acquire();
     POOL.acquire();
@@ -98,6 +99,7 @@ extern "C" fn in_parent() {
     POOL.release();
     ARENAS.release();
     LOADER.release();
+    bus_error::INSTALLED.release();
     LIFECYCLE.release();
 }
 

@@ -21,7 +21,8 @@ use crate::file::checkpoint::Checkpoints;
 use crate::file::store::Store;
 use crate::file::{keeper, new_file};
 use crate::host::locks::ForkMutex;
-use crate::host::{ledger, own_memory, own_thread, resident, sys};
+use crate::host::signals::TemporaryMask;
+use crate::host::{bus_error, ledger, own_memory, own_thread, resident, sys};
 use crate::record::threads::{self, RECORDING};
 use crate::record::{self, clock, codes, sampler};
 use crate::session::config::Config;
@@ -129,8 +130,12 @@ unsafe fn start_as(
     TICK_SHIFT.store(shift, Ordering::Relaxed);
     let header = new_file::header_of(&config, id, parent, shift);
     let file = new_file::open(&config)?;
-    let store = Store::new(file, &header.to_bytes())
-        .map_err(|error| StartError::Write(config.path.clone(), error))?;
+    let _mask = TemporaryMask::without_bus_error();
+    bus_error::install();
+    let store = Store::new(file, &config.path, &header.to_bytes()).map_err(|error| {
+        bus_error::uninstall();
+        StartError::Write(config.path.clone(), error)
+    })?;
     let number = N_SESSIONS.fetch_add(1, Ordering::Relaxed) + 1;
     let session: &'static Session = Box::leak(Box::new(Session {
         number,
@@ -163,6 +168,7 @@ unsafe fn start_as(
         Ok(keeper) => Keeper::Running(keeper),
         Err(error) => {
             SESSION.store(null_mut(), Ordering::Release);
+            bus_error::uninstall();
             return Err(StartError::NoKeeper(error));
         }
     };
@@ -186,6 +192,7 @@ pub unsafe fn stop() -> Option<Stopped> {
     let _unrecorded = threads::Unrecorded::begin();
     let running = LIFECYCLE.lock().take()?;
     let session = current()?;
+    let _mask = TemporaryMask::without_bus_error();
     ORDER.word.store(0, Ordering::SeqCst);
     // SAFETY: the caller holds the GIL.
     unsafe {
@@ -227,6 +234,7 @@ pub unsafe fn stop() -> Option<Stopped> {
             session.store.unmap();
             drop(Box::from_raw(std::ptr::from_ref(session).cast_mut()));
         }
+        bus_error::uninstall();
     }
     Some(stopped)
 }

@@ -31,6 +31,7 @@ pub use self::lifecycle::{
     pause_keeper, prepare_interpreter, resume_keeper, start, start_in_child, stop,
 };
 use crate::file::checkpoint::Checkpoints;
+use crate::file::keeper;
 use crate::file::registry::RegistryStream;
 use crate::file::store::Store;
 use crate::host::locks::lock;
@@ -119,6 +120,12 @@ pub(crate) fn abandon(reason: &str) {
             ));
         }
     }
+}
+
+/// Ends the recording after an access to the capture's memory has failed; the keeper reports it. Runs in a signal handler.
+pub(crate) fn end_after_fault() {
+    ORDER.word.store(0, Ordering::SeqCst);
+    keeper::wake();
 }
 
 /// The path of the current capture; `None` while nothing is recorded.

@@ -1,0 +1,151 @@
+"""Tests that a program survives the truncation of its capture, and keeps its own handling of SIGBUS."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.commands import heaptide
+from support.messages import one_sentence
+
+Run = Callable[..., Any]
+
+# Truncates the capture, then allocates until Heaptide has noticed.
+TRUNCATE = """
+import ctypes, faulthandler, heaptide, mmap, os, signal, sys, threading
+from heaptide import _native
+path = _native.active()
+def truncate(length=0):
+    os.truncate(path, length)
+    while _native.active() is not None:
+        held = [bytearray(1000) for _ in range(1000)]
+"""
+
+PREPARATIONS = {
+    "default": "truncate()",
+    "to a part": "held = [bytearray(n) for n in range(60_000)]; truncate(200_000)",
+    "faulthandler before": "truncate()",
+    "faulthandler after": "faulthandler.enable(); truncate()",
+    "faulthandler disabled again": "faulthandler.enable(); faulthandler.disable(); truncate()",
+    "handler in Python": "signal.signal(signal.SIGBUS, lambda *_: print('taken')); truncate()",
+    "ignored": "signal.signal(signal.SIGBUS, signal.SIG_IGN); truncate()",
+    "handler in C": """
+HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+handler = HANDLER(lambda number: os._exit(99))
+ctypes.CDLL(None).signal(int(signal.SIGBUS), handler)
+truncate()
+""",
+    "blocked in a thread": """
+def work():
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals()) == set()
+    assert signal.pthread_sigmask(signal.SIG_UNBLOCK, []) >= {signal.SIGBUS, signal.SIGUSR1}
+    truncate()
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+""",
+    "fault in the keeper": """
+import time
+os.truncate(path, 0)
+while _native.active() is not None:
+    time.sleep(0.001)
+""",
+}
+
+
+MODES = ["--aggregate", "--objects", "--native", "--sample=4k"]
+
+
+@pytest.mark.parametrize(
+    ("how", "options"),
+    [(how, []) for how in PREPARATIONS]
+    + [(how, [mode]) for how in ("default", "fault in the keeper") for mode in MODES],
+)
+def test_truncated_capture_does_not_end_the_program(tmp_path: Path, how: str, options: list[str]) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(TRUNCATE + PREPARATIONS[how] + "\nprint('done')\nsys.exit(7)\n")
+    flags = ["-X", "faulthandler"] if how == "faulthandler before" else []
+    command = [sys.executable, *flags, "-m", "heaptide", "run", *options, "-o", "job.tide", "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("done\n", 7), done.stderr
+    assert "another process truncated it" in one_sentence(done.stderr)
+    # Nothing is written after the truncation, so the file does not grow into a file of holes.
+    assert (tmp_path / "job.tide").stat().st_size == (200_000 if how == "to a part" else 0)
+
+
+# Accesses a page beyond the end of the program's own file.
+OWN_FAULT = """
+def fault():
+    with open("own", "wb+") as file:
+        file.truncate(mmap.PAGESIZE)
+        memory = mmap.mmap(file.fileno(), mmap.PAGESIZE)
+        file.truncate(0)
+        memory[0]
+"""
+
+OWN_HANDLERS = {
+    "default": ("fault()", ""),
+    "ignored": ("signal.signal(signal.SIGBUS, signal.SIG_IGN); fault()", ""),
+    "default after another handler": (
+        "signal.signal(signal.SIGBUS, print); signal.signal(signal.SIGBUS, signal.SIG_DFL); fault()",
+        "",
+    ),
+    "faulthandler": ("faulthandler.enable(); fault()", "Fatal Python error: Bus error"),
+    "sent": ("os.kill(os.getpid(), signal.SIGBUS); signal.pause()", ""),
+}
+
+
+@pytest.mark.parametrize("how", OWN_HANDLERS)
+def test_programs_own_bus_error_ends_it_as_without_heaptide(tmp_path: Path, how: str) -> None:
+    code, message = OWN_HANDLERS[how]
+    (tmp_path / "job.py").write_text("import faulthandler, mmap, os, signal\n" + OWN_FAULT + code)
+    for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", "job.tide"]):
+        command = [sys.executable, *prefix, "job.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGBUS, done.stderr
+        assert (message in done.stderr) and (message != "" or done.stderr == "")
+    heaptide("stats", tmp_path / "job.tide")
+
+
+@pytest.mark.once
+def test_programs_own_handlers_are_called_as_the_kernel_would(extension: Run, tmp_path: Path) -> None:
+    library = extension("bus_error_handlers")
+    (tmp_path / "job.py").write_text(f"import ctypes; print(ctypes.CDLL({str(library)!r}).check())")
+    for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", "job.tide"]):
+        command = [sys.executable, *prefix, "job.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
+
+
+def test_handler_of_the_program_is_in_the_kernel_again_after_the_recording(tmp_path: Path) -> None:
+    program = """
+import signal, heaptide
+def caught():
+    fields = dict(line.split(":", 1) for line in open("/proc/self/status"))
+    return bool(int(fields["SigCgt"], 16) >> (signal.SIGBUS - 1) & 1)
+seen = [caught()]
+with heaptide.Tracker("a.tide"):
+    seen += [caught(), signal.getsignal(signal.SIGBUS) == signal.SIG_DFL]
+seen += [caught()]
+with heaptide.Tracker("b.tide"):
+    signal.signal(signal.SIGBUS, lambda *_: None)
+seen += [caught()]
+print(seen)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[False, True, True, False, True]\n", "")
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("length", [0, 1, 10, 1000, 200_000])
+def test_report_of_a_truncated_capture_says_what_is_wrong(tmp_path: Path, length: int) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(TRUNCATE + f"held = [bytearray(n) for n in range(60_000)]; truncate({length})")
+    heaptide("run", "-o", "job.tide", "job.py", cwd=tmp_path)
+    done = heaptide("stats", "job.tide", cwd=tmp_path, check=False)
+    print(done.returncode, done.stdout, done.stderr)
