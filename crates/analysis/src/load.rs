@@ -3,20 +3,24 @@
 //! Captures of several processes are loaded one after the other, so that memory holds the live blocks of one process at
 //! a time, and the sums of all. [`visible_frames`] decides which frames reports show.
 
+mod common_peak;
+mod height_curve;
 mod visible_frames;
 
+use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use heaptide_capture::{Capture, Damage, Header, Registry};
-use heaptide_tally::replay;
-use heaptide_tally::{StackId, Stacks, Sums, Tally, TallyOptions};
+use heaptide_tally::{Amount, StackId, Stacks, Sums, Tally, TallyOptions};
+use heaptide_tally::{replay, replay_until};
 use rustc_hash::FxHashMap;
 
 use crate::files;
 use crate::filter::{Filter, NoMatch, SiteFilter};
+use crate::model::PeakMoment;
 use crate::symbols::{Location, LocationId, Names, NativeNames};
-use crate::window::Window;
+use crate::window::{Window, last_units};
 
 pub(crate) use visible_frames::{VisibleFrame, frames, visible_frames};
 
@@ -33,6 +37,8 @@ pub struct Session {
     pub window: Window,
     /// As [`Request::temporary`].
     pub temporary: Option<u32>,
+    /// The moment of the peak in [`Process::sums`].
+    pub peak_moment: PeakMoment,
 }
 
 /// The results to compute in addition to the sums.
@@ -51,7 +57,13 @@ pub struct Process {
     pub header: Header,
     /// Without code objects: their names are in [`Session::names`].
     pub registry: Registry,
+    /// With several processes, their peak is that of [`Session::peak_moment`].
     pub sums: Sums,
+    /// The peak of this process alone, and its clock units.
+    pub own_peak: Amount,
+    pub own_peak_time: u64,
+    /// What each site held at that peak; empty if [`Process::sums`] has it.
+    own_site_peaks: Vec<Amount>,
     pub damage: Vec<Damage>,
     /// The number of different frames on the recorded stacks.
     pub n_frames: u64,
@@ -107,12 +119,15 @@ fn read(
     let mut names = Names::default();
     let mut n_before = 0;
     let mut processes = Vec::new();
+    let mut read_captures = Vec::new();
+    let mut spans = Vec::new();
     for capture in captures {
         let options = TallyOptions {
             edges: window.edges(&capture),
             temporary: request.temporary,
-            without_stacks: false,
+            ..TallyOptions::default()
         };
+        spans.push(span(&options.edges));
         let (mut capture, sums, damage) = sum_up(capture, &filter, options, &mut |n_done| {
             on_progress(n_before + n_done);
         });
@@ -125,26 +140,66 @@ fn read(
         };
         let (visible, n_frames) =
             visible_frames(&sums.stacks, &capture, &filter, &natives, &mut names);
-        capture.registry.codes.clear();
+        // Only a filter of sites needs the code objects again.
+        let codes = std::mem::take(&mut capture.registry.codes);
+        let registry = capture.registry.clone();
+        if filter.chooses_sites() {
+            capture.registry.codes = codes;
+        }
         capture.damage.extend(damage);
         processes.push(Process {
-            path: capture.path,
-            header: capture.header,
-            registry: capture.registry,
+            path: capture.path.clone(),
+            header: capture.header.clone(),
+            registry,
+            own_peak: sums.peak,
+            own_peak_time: sums.peak_time,
+            own_site_peaks: Vec::new(),
             sums,
-            damage: capture.damage,
+            damage: std::mem::take(&mut capture.damage),
             n_frames,
             absent_libraries: natives.absent_libraries().map(str::to_owned).collect(),
             visible,
         });
+        read_captures.push(capture);
     }
+    let peak_moment = common_peak::align(&mut processes, &read_captures, &filter, spans);
     Session {
         processes,
+        peak_moment,
         names,
         filter,
         window,
         temporary: request.temporary,
     }
+}
+
+/// The clock units between the first and the last edge.
+fn span(edges: &[u64]) -> Range<u64> {
+    match (edges.first(), edges.last()) {
+        (Some(&first), Some(&last)) => first..last,
+        _ => 0..u64::MAX,
+    }
+}
+
+/// Returns the sums between two edges, without reading further than the last edge. Damage is not reported a second time.
+fn tally_until(capture: &Capture, filter: &Filter, options: TallyOptions) -> Sums {
+    let first_edge = options.edges.first().copied();
+    let mut sites = SiteFilter::new(filter, capture);
+    let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
+    let sample_bytes = capture.header.mode.sample_bytes;
+    let mut tally = Tally::for_capture(capture).unwrap_or_else(|_| Tally::new(sample_bytes));
+    tally.configure(options);
+    replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
+        tally.apply_wanted(chunk, ops, &mut wanted);
+        match tally.is_over() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    if let Some(first_edge) = first_edge {
+        tally.advance(first_edge);
+    }
+    tally.finish_wanted(&mut wanted)
 }
 
 /// Returns the sums of a capture: its checkpoint, if it has one, plus all later events. Also returns the damage found.
@@ -178,6 +233,14 @@ fn sum_up(
                 n_attempts += 1;
                 continue;
             }
+        }
+        // Blocks from before the chosen time count also if the process allocated and freed nothing in it.
+        if let Some(first_edge) = options
+            .edges
+            .first()
+            .filter(|&&it| it < last_units(&capture))
+        {
+            tally.advance(*first_edge);
         }
         let has_unfiltered_sizes = capture.checkpoint.is_some() && filter.chooses_sites();
         let mut sums = tally.finish_wanted(&mut wanted);
@@ -213,6 +276,22 @@ pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capt
 }
 
 impl Session {
+    /// Shows each process at its own peak instead of the common peak: a comparison needs the same moment on both sides.
+    pub fn use_own_peaks(&mut self) {
+        if !matches!(self.peak_moment, PeakMoment::Common(_)) {
+            return;
+        }
+        self.peak_moment = PeakMoment::EachOwn;
+        for process in &mut self.processes {
+            let sites = process.sums.sites.iter_mut();
+            for (site, own) in sites.zip(std::mem::take(&mut process.own_site_peaks)) {
+                site.peak = own;
+            }
+            process.sums.peak = process.own_peak;
+            process.sums.peak_time = process.own_peak_time;
+        }
+    }
+
     /// Inserts the processes of another session before those of this one. `file` returns the name of a location's file in
     /// this session, if it differs.
     pub fn put_before(

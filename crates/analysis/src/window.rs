@@ -78,7 +78,7 @@ impl Window {
 }
 
 /// The latest time that is known before the events of a capture are read.
-fn last_units(capture: &Capture) -> u64 {
+pub(crate) fn last_units(capture: &Capture) -> u64 {
     let registry = &capture.registry;
     let resident = registry.resident.last().map(|sample| sample.time);
     let chunks = capture.chunks.iter().map(|chunk| chunk.head.time).max();

@@ -1,5 +1,6 @@
 //! Analyses of small programs that are written as text.
 
+mod common_peak;
 mod diffs;
 mod filters;
 mod findings;

@@ -1,7 +1,7 @@
 //! Several processes in one report.
 
 use heaptide_analysis::aggregate::GroupBy;
-use heaptide_analysis::{Filter, Measure, Request, Session, load, load_with, stats, summary};
+use heaptide_analysis::{Measure, Session, load, stats, summary};
 use heaptide_capture::Capture;
 use heaptide_testkit::{capture_bytes, header};
 
@@ -18,40 +18,6 @@ fn captures(processes: &[(u64, &str)]) -> Vec<Capture> {
         Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
     });
     captures.collect()
-}
-
-const RISE_AND_FALL: &str =
-    "alloc a 1000 at main; time 100; free a; alloc b 10 at main; time 900; end 1000";
-
-#[test]
-fn peaks_at_different_times_do_not_add_up() {
-    let together = stats(&session(&[(0, RISE_AND_FALL), (0, RISE_AND_FALL)]), 5);
-    assert_eq!(together.peak_bytes, 2000);
-    let apart = stats(&session(&[(0, RISE_AND_FALL), (500, RISE_AND_FALL)]), 5);
-    assert_eq!(apart.peak_bytes, 1010);
-    let after = stats(&session(&[(0, RISE_AND_FALL), (5_000, RISE_AND_FALL)]), 5);
-    assert_eq!(after.peak_bytes, 1000);
-    assert!(after.quality.peak_is_aligned);
-}
-
-#[test]
-fn time_of_the_common_peak_is_reported_and_its_blocks_are_the_peak() {
-    let late = "time 300; alloc a 1000 at main; time 700; free a; time 900; end 1000";
-    let parts: &[(u64, &str)] = &[(0, "alloc a 70 at main; time 999; end 1000"), (0, late)];
-    let known = stats(&session(parts), 5);
-    assert_eq!(known.peak_bytes, 1070);
-    let at = known.quality.common_peak_unix_ns.expect("a moment");
-    let request = Request {
-        filter: Filter {
-            to_ns: Some(at),
-            ..Filter::default()
-        },
-        ..Request::default()
-    };
-    let then = load_with(captures(parts), request, &mut |_| {}).expect("something");
-    let by_process = summary(&then, Measure::Leaked, GroupBy::Process);
-    assert_eq!(by_process.total_bytes, 1070);
-    assert_eq!(stats(&then, 5).quality.common_peak_unix_ns, None);
 }
 
 #[test]

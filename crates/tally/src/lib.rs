@@ -12,6 +12,7 @@ mod amount;
 mod cohorts;
 mod encoding;
 mod follow;
+mod heap_steps;
 mod index;
 mod lifetimes;
 mod live_blocks;

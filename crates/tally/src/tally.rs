@@ -26,6 +26,7 @@ use std::ops::Range;
 use heaptide_capture::{Allocator, Capture, Damage, DecodedChunk, Op, OpAction, TimeMark};
 
 use crate::amount::{Raw, Weigher};
+use crate::heap_steps::HeapSteps;
 use crate::live_blocks::LiveBlocks;
 use crate::ranges::{self, Ranges};
 use crate::series::HeapSeries;
@@ -51,6 +52,8 @@ pub struct TallyOptions {
     pub temporary: Option<u32>,
     /// Counts all call stacks as one, which is cheaper.
     pub without_stacks: bool,
+    /// Clock units, ascending and disjoint: spans in which the heap is recorded clock unit by clock unit.
+    pub exact_spans: Vec<Range<u64>>,
 }
 
 /// Operations that are prefetched together, so that their cache misses overlap.
@@ -73,7 +76,10 @@ pub struct Tally {
     files_now: Raw,
     files_highest: Raw,
     series: HeapSeries,
+    steps: HeapSteps,
     time: u64,
+    /// Clock units of the checkpoint with which the tally began; 0 without one.
+    first_time: u64,
     /// Size of the heap when the clock last advanced, and its maximum since.
     bytes_before: u64,
     bytes_highest: u64,
@@ -116,7 +122,9 @@ impl Tally {
             files_now: Raw::default(),
             files_highest: Raw::default(),
             series: HeapSeries::default(),
+            steps: HeapSteps::default(),
             time: 0,
+            first_time: 0,
             bytes_before: 0,
             bytes_highest: 0,
             n_events: 0,
@@ -152,6 +160,8 @@ impl Tally {
     pub fn configure(&mut self, options: TallyOptions) {
         self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
         self.has_stacks = !options.without_stacks;
+        self.steps = HeapSteps::new(options.exact_spans);
+        self.first_time = self.time;
         // Sums of a file without events have no times.
         if options.edges.is_empty() || !self.has_totals {
             return;
@@ -217,6 +227,16 @@ impl Tally {
         }
     }
 
+    /// Passes the edges up to this time, although no event follows.
+    pub fn advance(&mut self, time: u64) {
+        self.set_time(time, &Thread::default());
+    }
+
+    /// Returns whether the last edge is passed, so that no further event counts.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
     #[cold]
     fn pass_edge(&mut self, edge: u64, thread: &Thread) {
         if self.has_begun {
@@ -241,8 +261,11 @@ impl Tally {
     }
 
     fn note_height(&mut self) {
-        self.series
-            .add(self.time, self.bytes_before, self.bytes_highest);
+        let (before, highest) = (self.bytes_before, self.bytes_highest);
+        self.series.add(self.time, before, highest);
+        if self.steps.is_wanted() {
+            self.steps.add(self.time, before, highest, self.now.bytes);
+        }
         self.bytes_before = self.now.bytes;
         self.bytes_highest = self.now.bytes;
     }

@@ -1,6 +1,5 @@
 //! Shapes sums into the structs of reports.
 
-mod common_peak;
 mod flame;
 mod lifetimes;
 mod lines;
@@ -11,7 +10,6 @@ mod summary;
 mod timeline;
 mod tree;
 
-pub use common_peak::common_peak;
 pub use flame::{FlameLimits, FlameTree};
 pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};
@@ -24,7 +22,14 @@ pub use tree::{TreeLimits, TreeShape, tree};
 
 use heaptide_tally::{Amount, SiteSums};
 
+use crate::load::Session;
 use crate::model::Measure;
+
+/// The bytes alive at the peak of the session: at the common peak of its processes, or each at its own.
+pub(crate) fn peak_bytes(session: &Session) -> u64 {
+    let processes = session.processes.iter();
+    processes.map(|process| process.sums.peak.bytes).sum()
+}
 
 /// The site's amount of a measure.
 fn amount(measure: Measure, site: &SiteSums) -> Amount {

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::common_peak::common_peak_time;
 use crate::findings::{ledger, resident_peak};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
 
 pub fn quality(session: &Session) -> Quality {
     let mut quality = Quality {
-        peak_is_aligned: session.processes.len() > 1 && !session.filter.chooses_sites(),
+        peak_moment: session.peak_moment,
         filters: session.filter.describe(),
         is_part: session.filter.chooses_sites(),
         sampling: sampling(session),
@@ -35,24 +34,8 @@ pub fn quality(session: &Session) -> Quality {
         quality.n_overlaps += process.sums.n_overlaps;
         quality.mapped_files_bytes += process.sums.mapped_files.bytes;
     }
-    quality.common_peak_unix_ns = common_peak_time_of(session, &quality);
     quality.lost = lost.into_iter().filter(|&(_, count)| count > 0).collect();
     quality
-}
-
-/// `None` unless `--to` can show the heap at that time: a bounded capture has no events of its older part, and a user who
-/// already chose a time span does not need this one.
-fn common_peak_time_of(session: &Session, quality: &Quality) -> Option<u64> {
-    let is_bounded = |process: &Process| process.header.mode.aggregate;
-    let is_known = quality.peak_is_aligned
-        && !quality.lacks_totals
-        && !session.filter.chooses_time()
-        && !session.processes.iter().any(is_bounded);
-    if !is_known {
-        return None;
-    }
-    let at = common_peak_time(session)?;
-    Some(at.saturating_sub(session.window.start_unix_ns))
 }
 
 fn describe(process: &Process) -> ProcessSummary {
@@ -65,8 +48,9 @@ fn describe(process: &Process) -> ProcessSummary {
         command: header.command.clone(),
         n_allocations: sums.total.count,
         total_bytes: sums.total.bytes,
-        peak_bytes: sums.peak.bytes,
-        peak_unix_ns: process.unix_ns(sums.peak_time),
+        peak_bytes: process.own_peak.bytes,
+        peak_unix_ns: process.unix_ns(process.own_peak_time),
+        at_peak_bytes: sums.peak.bytes,
         live_bytes: sums.live.bytes,
         resident_peak_bytes: resident_peak(registry),
         limit_bytes: registry.limit,

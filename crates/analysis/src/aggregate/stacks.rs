@@ -5,7 +5,7 @@ use heaptide_tally::Lifetimes;
 use heaptide_tally::StackId;
 use rustc_hash::FxHashMap;
 
-use super::{common_peak, quality};
+use super::{peak_bytes, quality};
 use crate::findings::findings;
 use crate::load::{Process, Session};
 use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
@@ -29,7 +29,7 @@ pub fn stacks(session: &Session) -> StackModel {
         processes,
         locations: nodes.locations,
         stacks: nodes.stacks,
-        peak_bytes: common_peak(session),
+        peak_bytes: peak_bytes(session),
         findings: findings(session),
         quality: quality(session),
     }
@@ -95,6 +95,9 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
         total: sums.total,
         peak: sums.peak,
         peak_elapsed_ns: elapsed_ns(sums.peak_time),
+        whole_peak_bytes: sums.whole_peak_bytes,
+        own_peak_bytes: process.own_peak.bytes,
+        own_peak_elapsed_ns: elapsed_ns(process.own_peak_time),
         leaked: sums.live,
         heap: heap(process),
         resident: resident.collect(),
@@ -118,9 +121,10 @@ fn heap(process: &Process) -> Vec<Reading> {
     }
     // The last bin holds its highest value; the final size applies after it, until the end.
     let after = series.bin_start(series.highest.len());
-    readings.push(reading(after, process.sums.live.bytes));
+    let end_bytes = process.sums.whole_end_bytes;
+    readings.push(reading(after, end_bytes));
     if process.end_units() > after {
-        readings.push(reading(process.end_units(), process.sums.live.bytes));
+        readings.push(reading(process.end_units(), end_bytes));
     }
     readings
 }

@@ -4,7 +4,7 @@ use heaptide_capture::Allocator;
 use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
 
-use super::{common_peak, lifetimes, quality};
+use super::{lifetimes, peak_bytes, quality};
 use crate::findings::findings;
 use crate::load::{Session, innermost_of_program};
 use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
@@ -74,7 +74,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
     Stats {
         n_allocations: total.count,
         total_bytes: total.bytes,
-        peak_bytes: common_peak(session),
+        peak_bytes: peak_bytes(session),
         histogram: histogram(session),
         allocators,
         top_by_size: largest(locations.clone(), n_largest, |sum| sum.bytes, key),

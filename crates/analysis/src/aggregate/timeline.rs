@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::model::flame::{Curves, Timeline};
-use crate::model::{ProcessStacks, Reading};
+use crate::model::{PeakMoment, ProcessStacks, Reading};
 
 /// More than the columns of any chart.
 const MAX_BINS: u64 = 1_000;
@@ -13,7 +13,11 @@ const MIN_BINS: u64 = 50;
 /// Close to the resolution of a capture's clock.
 const MIN_BIN_NS: u64 = 100_000;
 
-pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timeline {
+pub(super) fn timeline(
+    processes: &[ProcessStacks],
+    start_unix_ns: u64,
+    moment: PeakMoment,
+) -> Timeline {
     let start = |process: &ProcessStacks| process.start_unix_ns.saturating_sub(start_unix_ns);
     let ends = processes
         .iter()
@@ -36,10 +40,14 @@ pub(super) fn timeline(processes: &[ProcessStacks], start_unix_ns: u64) -> Timel
         }
     };
     let of_processes: Vec<Curves> = processes.iter().map(curves).collect();
-    let stacked = match processes {
+    let mut stacked = match processes {
         [_] => Vec::new(),
         _ => at_the_highest_sums(processes, start_unix_ns, bin_ns, n_bins),
     };
+    if let PeakMoment::Common(ns) = moment {
+        let bin = ((ns / bin_ns) as usize).min(n_bins - 1);
+        lower_to_peak(&mut stacked, processes, bin);
+    }
     let heaps: Vec<&Vec<_>> = match &of_processes[..] {
         [one] => vec![&one.heap],
         _ => stacked.iter().collect(),
@@ -64,8 +72,7 @@ fn sums(curves: &[&Vec<Option<u64>>], n_bins: usize) -> Vec<Option<u64>> {
     (0..n_bins).map(at).collect()
 }
 
-/// For each bin, the heap of each process at the time when the sum of all heaps was highest. The highest sum of all bins
-/// equals `common_peak`.
+/// For each bin, the heap of each process at the time when the sum of all heaps was highest.
 fn at_the_highest_sums(
     processes: &[ProcessStacks],
     start_unix_ns: u64,
@@ -124,6 +131,30 @@ fn at_the_highest_sums(
     stacked
 }
 
+/// Gives the bin of the common peak its exact sizes. In a long run the readings of a process are the highest of a span, so
+/// sums of processes can be too high: those above the common peak are scaled down to it.
+fn lower_to_peak(stacked: &mut [Vec<Option<u64>>], processes: &[ProcessStacks], peak_bin: usize) {
+    let peak_bytes = processes
+        .iter()
+        .map(|process| process.whole_peak_bytes)
+        .sum::<u64>();
+    let n_bins = stacked.first().map_or(0, Vec::len);
+    for bin in 0..n_bins {
+        let sum = stacked.iter().filter_map(|curve| curve[bin]).sum::<u64>();
+        if bin == peak_bin {
+            for (curve, process) in stacked.iter_mut().zip(processes) {
+                let is_running = curve[bin].is_some() || process.whole_peak_bytes > 0;
+                curve[bin] = is_running.then_some(process.whole_peak_bytes);
+            }
+        } else if sum > peak_bytes {
+            for height in stacked.iter_mut().filter_map(|curve| curve[bin].as_mut()) {
+                let scaled = u128::from(*height) * u128::from(peak_bytes) / u128::from(sum);
+                *height = scaled as u64;
+            }
+        }
+    }
+}
+
 /// Prepends zero if needed: a heap is empty until the first allocation.
 fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
     let empty = Reading::default();
@@ -179,7 +210,7 @@ mod tests {
     fn reading_applies_until_the_next_one_and_a_process_has_no_memory_before_its_start() {
         let first = process(10, 5, &[(1, 7), (2, 3)]);
         let second = process(12, 1, &[(0, 100)]);
-        let line = timeline(&[first, second], 10 * MIN_BIN_NS);
+        let line = timeline(&[first, second], 10 * MIN_BIN_NS, PeakMoment::EachOwn);
         let heap = |number: usize| line.processes[number].heap.clone();
         assert_eq!(heap(0), [0, 7, 7, 3, 3, 3].map(Some));
         assert_eq!(heap(1), [None, None, Some(100), Some(100), None, None]);
@@ -193,7 +224,7 @@ mod tests {
         // A thousand bins of four units each: both spikes are in bin 100, one after the other.
         let first = process(0, 4000, &[(0, 5), (400, 50), (401, 5)]);
         let second = process(0, 4000, &[(0, 7), (402, 40), (403, 7)]);
-        let line = timeline(&[first, second], 0);
+        let line = timeline(&[first, second], 0, PeakMoment::EachOwn);
         assert_eq!(line.processes[0].heap[100], Some(50));
         assert_eq!(line.processes[1].heap[100], Some(40));
         assert_eq!(line.all_processes.heap[100], Some(57));
@@ -205,7 +236,7 @@ mod tests {
     #[test]
     fn long_run_has_a_bounded_number_of_bins_and_keeps_its_highest_value() {
         let long = process(0, 1_000_000, &[(0, 1), (777_777, 99), (777_778, 1)]);
-        let line = timeline(&[long], 0);
+        let line = timeline(&[long], 0, PeakMoment::OfProcess);
         assert!(line.all_processes.heap.len() <= MAX_BINS as usize + 1);
         assert_eq!(line.all_processes.heap.iter().flatten().max(), Some(&99));
     }

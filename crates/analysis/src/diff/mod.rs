@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::{FlameTree, common_peak, quality};
+use crate::aggregate::{FlameTree, quality};
 use crate::load::{Process, Session};
-use crate::model::Measure;
 use crate::model::diff::{Diff, DiffSide, Estimate};
+use crate::model::{Measure, PeakMoment};
 use crate::symbols::{Location, Modules};
 
 /// Two sessions as one.
@@ -26,7 +26,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    pub fn new(before: Session, mut after: Session) -> Comparison {
+    pub fn new(mut before: Session, mut after: Session) -> Comparison {
+        let is_own = |side: &Session| side.peak_moment == PeakMoment::EachOwn;
+        if is_own(&before) || is_own(&after) {
+            before.use_own_peaks();
+            after.use_own_peaks();
+        }
         let sides = [&before, &after].map(side);
         let [first, second] = sides;
         let n_before = before.processes.len();
@@ -86,10 +91,7 @@ fn side(session: &Session) -> DiffSide {
     };
     let end = processes.map(|process| process.unix_ns(process.end_units()));
     DiffSide {
-        peak: Estimate {
-            bytes: common_peak(session),
-            ..sum(|process| process.sums.peak)
-        },
+        peak: sum(|process| process.sums.peak),
         leaked: sum(|process| process.sums.live),
         total: sum(|process| process.sums.total),
         temporary: sum(|process| process.sums.temporary),

@@ -20,7 +20,7 @@ pub struct Diff {
 /// One side: the sums of all its captures.
 #[derive(Clone, Debug, Default)]
 pub struct DiffSide {
-    /// The largest heap of all processes at one time.
+    /// At the moment of [`Quality::peak_moment`].
     pub peak: Estimate,
     pub leaked: Estimate,
     pub total: Estimate,

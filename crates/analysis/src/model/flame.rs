@@ -17,8 +17,9 @@ pub struct Flame {
     /// From the first start to the last end.
     pub start_unix_ns: u64,
     pub end_unix_ns: u64,
-    /// The common peak of all processes.
+    /// The bytes at the peak, and its time since the start; `None` if each process is at its own peak.
     pub peak_bytes: u64,
+    pub peak_ns: Option<u64>,
     pub processes: Vec<FlameProcess>,
     pub threads: Vec<FlameThread>,
     pub timeline: Timeline,
@@ -47,7 +48,7 @@ pub struct FlameProcess {
     pub python_version: u32,
     pub python_allocator: String,
     pub mode: Mode,
-    /// Start, end and peak of this process, counted from the start of the first process.
+    /// Start, end and own peak of this process, counted from the start of the first process.
     pub start_ns: u64,
     pub end_ns: u64,
     pub peak_ns: u64,

@@ -19,7 +19,7 @@ pub use flame::Flame;
 pub use ledger::Ledger;
 pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use live::Live;
-pub use quality::{ProcessSummary, Quality, Sampling};
+pub use quality::{PeakMoment, ProcessSummary, Quality, Sampling};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 pub use summary::{FunctionSum, Summary};
@@ -30,7 +30,7 @@ pub use crate::symbols::Location;
 /// The blocks that a report or a column counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
-    /// Alive when the heap was largest; with several processes, each at its own peak.
+    /// Alive when the heap was largest, at [`PeakMoment`].
     #[default]
     Peak,
     /// Alive at the end.

@@ -29,10 +29,20 @@ pub struct Quality {
     pub mapped_files_bytes: u64,
     /// Whether a capture, of another profiler, has no totals but only the blocks at the peak and at the end.
     pub lacks_totals: bool,
-    /// Whether the peak is the common peak of several processes.
-    pub peak_is_aligned: bool,
-    /// A time near the common peak, in nanoseconds since the first process began; `None` if `--to` cannot show that time.
-    pub common_peak_unix_ns: Option<u64>,
+    /// The moment of every number at the peak.
+    pub peak_moment: PeakMoment,
+}
+
+/// The moment that "at the peak" means in a report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PeakMoment {
+    /// The report covers one process.
+    #[default]
+    OfProcess,
+    /// The common peak of all processes, in nanoseconds since the first of them began.
+    Common(u64),
+    /// The captures do not show the common peak, so each process is at its own peak.
+    EachOwn,
 }
 
 impl Quality {
@@ -65,8 +75,11 @@ pub struct ProcessSummary {
     pub command: Vec<String>,
     pub n_allocations: u64,
     pub total_bytes: u64,
+    /// The peak of this process alone.
     pub peak_bytes: u64,
     pub peak_unix_ns: u64,
+    /// Its share of the report's peak.
+    pub at_peak_bytes: u64,
     pub live_bytes: u64,
     /// The largest resident size; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,

@@ -19,7 +19,7 @@ pub struct StackModel {
     /// From the first start to the last end.
     pub start_unix_ns: u64,
     pub end_unix_ns: u64,
-    /// The common peak of all processes.
+    /// The bytes alive at the moment of [`Quality::peak_moment`].
     pub peak_bytes: u64,
     /// The most important first.
     pub findings: Vec<Finding>,
@@ -49,9 +49,14 @@ pub struct ProcessStacks {
     pub threads: Vec<ThreadName>,
     pub sites: Vec<SiteSum>,
     pub total: Amount,
+    /// At the peak of the report, and its nanoseconds after the start.
     pub peak: Amount,
-    /// Nanoseconds after the start.
     pub peak_elapsed_ns: u64,
+    /// The bytes of all sites at that moment, also those that a filter leaves out.
+    pub whole_peak_bytes: u64,
+    /// The peak of this process alone.
+    pub own_peak_bytes: u64,
+    pub own_peak_elapsed_ns: u64,
     pub leaked: Amount,
     /// Lifetimes of the sites' blocks, in the session's bins; empty unless requested.
     pub lives: Lifetimes,

@@ -231,7 +231,8 @@ fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std:
             lines.n_functions
         )?;
     }
-    for note in notes::warnings(&lines.quality) {
+    let moment = notes::peak_heading(&lines.quality).map(|it| format!("at the peak: {it}"));
+    for note in moment.into_iter().chain(notes::warnings(&lines.quality)) {
         writeln!(out, "{note}")?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use heaptide_analysis::Measure;
-use heaptide_analysis::model::{NodeContent, Tree};
+use heaptide_analysis::model::{NodeContent, PeakMoment, Tree};
 use heaptide_report::text::{notes, shorten};
 use heaptide_report::units::{percent, size};
 use ratatui::Frame;
@@ -106,7 +106,7 @@ impl TreeView<'_> {
 
     fn draw(&mut self, frame: &mut Frame) {
         let area = frame.area();
-        let mut notes = notes::footer(&self.tree.quality, self.tree.measure);
+        let mut notes = notes::warnings(&self.tree.quality);
         notes.truncate(usize::from(area.height / 6));
         let details = if area.height >= 8 { 2 } else { 0 };
         let n_below = details + notes.len() as u16 + 1;
@@ -152,7 +152,11 @@ impl TreeView<'_> {
             None => (0, 0),
         };
         let when = match self.tree.measure {
-            Measure::Peak => "at the peak",
+            Measure::Peak => match self.tree.quality.peak_moment {
+                PeakMoment::OfProcess => "at the peak",
+                PeakMoment::Common(_) => "at the common peak of the processes",
+                PeakMoment::EachOwn => "with each process at its own peak",
+            },
             Measure::Leaked => "leaked",
             Measure::Total => "in total",
             Measure::Temporary => "temporary",

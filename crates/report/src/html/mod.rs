@@ -150,6 +150,7 @@ mod tests {
             start_unix_ns: 0,
             end_unix_ns: 0,
             peak_bytes: 0,
+            peak_ns: None,
             processes: Vec::new(),
             threads: Vec::new(),
             timeline: Timeline::default(),

@@ -4,7 +4,7 @@ use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
 use serde_json::{Value, json};
 
-use super::number;
+use super::{number, peak_moment};
 use crate::shell::command_line;
 use crate::text::notes;
 
@@ -40,6 +40,7 @@ pub(super) fn side(side: &DiffSide) -> Value {
         "resident_peak_bytes": side.resident_peak_bytes,
         "sampled_every_bytes": side.quality.sampling.map(|sampling| sampling.mean_bytes),
         "processes": processes.collect::<Value>(),
+        "peak_moment": peak_moment(&side.quality),
         "warnings": notes::warnings(&side.quality),
     })
 }

@@ -170,10 +170,11 @@ fn content_number(content: FlameContent) -> i64 {
 fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
     let quality = &flame.quality;
     let remarks = match sides {
-        None => remarks(quality),
+        None => notes::remarks(quality),
         Some(sides) => {
             let of = |name: &str, quality: &Quality| -> Vec<String> {
-                let remarks = remarks(quality).into_iter();
+                let moment = notes::peak_heading(quality).into_iter();
+                let remarks = moment.chain(notes::remarks(quality));
                 remarks.map(|note| format!("{name}: {note}")).collect()
             };
             let before = of("before", &sides.diff.before.quality);
@@ -204,6 +205,8 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
         "start_unix_ms": flame.start_unix_ns / 1_000_000,
         "duration_ns": flame.end_unix_ns.saturating_sub(flame.start_unix_ns),
         "peak_bytes": flame.peak_bytes,
+        "peak_ns": flame.peak_ns,
+        "peak_heading": notes::peak_heading(quality).filter(|_| sides.is_none()),
         "min_share": number(flame.min_share),
         "measures": measures.map(Measure::name).collect::<Value>(),
         "findings": findings.collect::<Value>(),
@@ -223,18 +226,6 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
         head["diff"] = diff_head(sides);
     }
     head
-}
-
-/// Remarks about the whole report, and about the blocks at the peak.
-fn remarks(quality: &Quality) -> Vec<String> {
-    let own_peaks = notes::footer(quality, Measure::Peak).split_off(notes::warnings(quality).len());
-    let own_peaks = own_peaks
-        .iter()
-        .map(|note| format!("at the peak, below: {note}"));
-    notes::remarks(quality)
-        .into_iter()
-        .chain(own_peaks)
-        .collect()
 }
 
 fn diff_head(sides: Sides) -> Value {
@@ -268,6 +259,7 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
         "num_allocations": known.n_allocations,
         "total_bytes": known.total_bytes,
         "peak_bytes": known.peak_bytes,
+        "at_peak_bytes": known.at_peak_bytes,
         "live_bytes": known.live_bytes,
         "resident_peak_bytes": known.resident_peak_bytes,
         "limit_bytes": known.limit_bytes,

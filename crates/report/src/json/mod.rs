@@ -16,7 +16,7 @@ pub use diff::diff;
 pub use lines::lines;
 pub use stats::stats;
 
-use heaptide_analysis::model::Quality;
+use heaptide_analysis::model::{PeakMoment, Quality};
 
 /// Writes a value, indented by two spaces per level, and a line end.
 pub fn write(out: &mut dyn Write, value: &Value) -> io::Result<()> {
@@ -62,6 +62,15 @@ pub(crate) fn sampling(quality: &Quality, leaked_key: &str) -> Value {
 }
 
 /// The counters of lost records.
+/// The moment of all numbers at the peak. `elapsed_ns` is counted from the first start.
+pub(crate) fn peak_moment(quality: &Quality) -> Value {
+    match quality.peak_moment {
+        PeakMoment::OfProcess => json!({ "of": "process" }),
+        PeakMoment::Common(ns) => json!({ "of": "processes together", "elapsed_ns": ns }),
+        PeakMoment::EachOwn => json!({ "of": "each process" }),
+    }
+}
+
 pub(crate) fn lost(quality: &Quality) -> Value {
     let lost = quality.lost.iter();
     lost.map(|&(reason, count)| json!({ "what": reason.describe(), "count": count }))

@@ -1,12 +1,12 @@
 //! `stats --json`: memray's keys in memray's order, followed by Heaptide's own under `heaptide`.
 
 use heaptide_analysis::model::{
-    Histogram, LifetimeClass, LocationSum, ModuleSum, ProcessSummary, Stats,
+    Histogram, LifetimeClass, LocationSum, ModuleSum, PeakMoment, ProcessSummary, Stats,
 };
 use serde_json::{Value, json};
 
 use super::findings::{findings, ledger};
-use super::{damage, lost, sampling};
+use super::{damage, lost, peak_moment, sampling};
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
@@ -97,7 +97,8 @@ fn additions(stats: &Stats) -> Value {
         "frees_of_unknown_blocks": quality.n_unknown_frees,
         "allocations_over_live_blocks": quality.n_overlaps,
         "mapped_files_peak_bytes": quality.mapped_files_bytes,
-        "peak_is_of_processes_together": quality.peak_is_aligned,
+        "peak_is_of_processes_together": matches!(quality.peak_moment, PeakMoment::Common(_)),
+        "peak_moment": peak_moment(quality),
         "processes": quality.processes.iter().map(process).collect::<Value>(),
         "lifetimes": stats.lifetimes.iter().map(lifetime).collect::<Value>(),
         "findings": findings(&stats.findings),
@@ -119,6 +120,7 @@ fn process(process: &ProcessSummary) -> Value {
         "total_bytes": process.total_bytes,
         "peak_bytes": process.peak_bytes,
         "peak_time": timestamp(process.peak_unix_ns),
+        "at_peak_bytes": process.at_peak_bytes,
         "live_bytes": process.live_bytes,
         "resident_peak_bytes": process.resident_peak_bytes,
         "limit_bytes": process.limit_bytes,

@@ -62,7 +62,8 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
         )?;
     }
     for (side, name) in [(&diff.before, "before"), (&diff.after, "after")] {
-        for note in notes::warnings(&side.quality) {
+        let moment = notes::heading(&side.quality, diff.measure);
+        for note in moment.into_iter().chain(notes::warnings(&side.quality)) {
             writeln!(out, "{name}: {note}")?;
         }
     }

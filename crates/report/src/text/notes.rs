@@ -1,7 +1,8 @@
 //! Notes about the reliability of the numbers.
 
-use heaptide_analysis::model::{Measure, Quality};
+use heaptide_analysis::model::{Measure, PeakMoment, Quality};
 
+use super::findings::seconds;
 use crate::units::{binary_size, percent, size};
 
 /// Notes that every report must print: filters, sampling, loss, damage.
@@ -22,7 +23,10 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
                 sampling.total_error_bytes,
                 sum(|process| process.total_bytes)
             ),
-            share(sampling.peak_error_bytes, sum(|process| process.peak_bytes)),
+            share(
+                sampling.peak_error_bytes,
+                sum(|process| process.at_peak_bytes)
+            ),
         ));
     }
     let mut sessions: Vec<_> = quality
@@ -104,36 +108,30 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
             process.pid
         ));
     }
-    if quality.peak_is_aligned {
-        notes.push(format!(
-            "{} processes: the peak is their common peak; the blocks listed are those of each process at its own peak{}",
-            quality.processes.len(),
-            hint_for_common_peak(quality)
-        ));
+    if quality.peak_moment == PeakMoment::EachOwn {
+        notes.push(
+            "the captures do not show the common peak of the processes, because they hold sums instead of the events of that \
+             time"
+                .to_owned(),
+        );
     }
     notes
 }
 
-/// The command that lists the blocks at the common peak.
-fn hint_for_common_peak(quality: &Quality) -> String {
-    match quality.common_peak_unix_ns {
-        None => String::new(),
-        Some(at) => format!(
-            " (`heaptide tree --leaks --to {}ms` lists the blocks at the common peak)",
-            at.div_ceil(1_000_000)
-        ),
-    }
-}
-
-/// Notes below a table or a tree of this measure.
-pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
-    let mut notes = warnings(quality);
+/// The moment of all numbers at the peak, if the report covers several processes.
+pub fn peak_heading(quality: &Quality) -> Option<String> {
     let n_processes = quality.processes.len();
-    if measure == Measure::Peak && n_processes > 1 {
-        notes.push(format!(
-            "{n_processes} processes, each at its own peak; the peaks may be at different times{}",
-            hint_for_common_peak(quality)
-        ));
+    match quality.peak_moment {
+        PeakMoment::OfProcess => None,
+        PeakMoment::Common(ns) => Some(format!(
+            "{n_processes} processes at their common peak, {} after the start",
+            seconds(ns)
+        )),
+        PeakMoment::EachOwn => Some(format!("{n_processes} processes, each at its own peak")),
     }
-    notes
+}
+
+/// The heading of a table or a tree of this measure, if it needs one.
+pub fn heading(quality: &Quality, measure: Measure) -> Option<String> {
+    peak_heading(quality).filter(|_| measure == Measure::Peak)
 }

@@ -29,7 +29,8 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
     page.line(&total(stats.n_allocations.to_string()))?;
     page.heading("📦", "Total memory allocated:")?;
     page.line(&total(size(stats.total_bytes)))?;
-    page.heading("📈", "Peak memory usage:")?;
+    let peak = notes::peak_heading(&stats.quality).map_or(String::new(), |it| format!(" ({it})"));
+    page.heading("📈", &format!("Peak memory usage{peak}:"))?;
     page.line(&size(stats.peak_bytes))?;
     page.heading("📊", "Histogram of allocation size:")?;
     match &stats.histogram {

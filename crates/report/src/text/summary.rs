@@ -102,8 +102,11 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
         let columns: Vec<usize> = columns.map(|&column| column as usize).collect();
         table.leave_out(&columns, max_width);
     }
+    if let Some(heading) = notes::heading(&summary.quality, summary.measure) {
+        writeln!(out, "{}", options.style.bold(&heading))?;
+    }
     table.write(out, options.max_width, options.style)?;
-    let mut notes = notes::footer(&summary.quality, summary.measure);
+    let mut notes = notes::warnings(&summary.quality);
     if functions.len() < n_all {
         let n_more = n_all - functions.len();
         notes.insert(0, format!("{n_more} more functions: -r {n_all} shows all"));

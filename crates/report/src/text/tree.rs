@@ -9,6 +9,9 @@ use crate::units::{percent, size};
 
 pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
     let whole = tree.nodes.first().map_or(0, |root| root.bytes);
+    if let Some(heading) = notes::heading(&tree.quality, tree.measure) {
+        writeln!(out, "{}", style.bold(&heading))?;
+    }
     if tree.nodes.len() <= 1 {
         writeln!(out, "<No allocations>")?;
     } else {
@@ -17,7 +20,7 @@ pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
             writeln!(out, "{}{}", guides.next(at), label(node, whole, style))?;
         }
     }
-    for note in notes::footer(&tree.quality, tree.measure) {
+    for note in notes::warnings(&tree.quality) {
         writeln!(out, "{note}")?;
     }
     Ok(())

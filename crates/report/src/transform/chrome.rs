@@ -46,10 +46,10 @@ fn events<'a>(
         "name": "peak of the heap",
         "ph": "i",
         "s": "p",
-        "ts": micros(process.peak_elapsed_ns, offset_ns),
+        "ts": micros(process.own_peak_elapsed_ns, offset_ns),
         "pid": pid,
         "tid": process.main_thread,
-        "args": { "bytes": process.peak.bytes },
+        "args": { "bytes": process.own_peak_bytes },
     });
     let counters = |name: &'static str, readings: &'a [Reading]| {
         let changed = readings.iter().enumerate().filter(|&(at, reading)| {

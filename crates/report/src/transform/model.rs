@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::lines;
 use crate::json::findings::findings;
-use crate::json::{damage, location, lost, sampling};
+use crate::json::{damage, location, lost, peak_moment, sampling};
 use crate::text::notes::{remarks, warnings};
 use crate::units::{python_version, timestamp};
 
@@ -34,6 +34,7 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         ),
         (",\"duration_ns\":", duration_ns.into()),
         (",\n\"peak_bytes\":", model.peak_bytes.into()),
+        (",\"peak_moment\":", peak_moment(quality)),
         (",\n\"filters\":", texts(&quality.filters)),
         (
             ",\n\"sampling\":",

@@ -15,7 +15,7 @@ use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel, ThreadName};
 use super::protobuf::Message;
 use super::{NO_FRAMES, merged};
 use crate::shell::command_line;
-use crate::text::notes::{remarks, warnings};
+use crate::text::notes::{peak_heading, remarks, warnings};
 
 const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -149,6 +149,7 @@ fn comments(model: &StackModel) -> Vec<String> {
         let command = command_line(&process.command);
         comments.push(format!("process {}: {command}", process.pid));
     }
+    comments.extend(peak_heading(&model.quality));
     comments.extend(warnings(&model.quality));
     comments.extend(remarks(&model.quality));
     comments

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{NO_FRAMES, lines, merged};
 use crate::shell::command_line;
+use crate::text::notes::peak_heading;
 
 /// Identifies the format; nothing is fetched from this address.
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -33,7 +34,11 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     out.write_all(b",\n\"shared\":{\"frames\":")?;
     lines::array(out, frames(model))?;
     out.write_all(b"},\n\"profiles\":[")?;
-    profile(out, model, "Memory at the peak", Measure::Peak, true)?;
+    let at_peak = peak_heading(&model.quality);
+    let at_peak = at_peak.map_or("Memory at the peak".to_owned(), |it| {
+        format!("Memory of {it}")
+    });
+    profile(out, model, &at_peak, Measure::Peak, true)?;
     out.write_all(b",")?;
     profile(out, model, "Leaked", Measure::Leaked, true)?;
     out.write_all(b",")?;

@@ -9,6 +9,7 @@
 use super::Tally;
 use crate::amount::Weigher;
 use crate::encoding::{Decoder, Encoder};
+use crate::heap_steps::HeapSteps;
 use crate::live_blocks::LiveBlocks;
 use crate::ranges::Ranges;
 use crate::series::HeapSeries;
@@ -109,7 +110,9 @@ impl Tally {
             files_now,
             files_highest,
             series,
+            steps: HeapSteps::default(),
             time,
+            first_time: time,
             bytes_before,
             bytes_highest,
             n_events,

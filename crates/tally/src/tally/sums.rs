@@ -21,15 +21,22 @@ pub struct Sums {
     pub peak: Amount,
     /// Clock units of the peak.
     pub peak_time: u64,
+    /// Bytes of all sites, also unwanted ones, at the peak and after the last event.
+    pub whole_peak_bytes: u64,
+    pub whole_end_bytes: u64,
     /// Largest amount that was mapped from files at one time.
     pub mapped_files: Amount,
     /// Each size and its number of recorded allocations, smallest first.
     pub sizes: Vec<(u64, u64)>,
     pub heap: HeapSeries,
+    /// In [`super::TallyOptions::exact_spans`]: clock units, and the highest number of bytes from then until the next step.
+    pub heap_steps: Vec<(u64, u64)>,
     /// Lifetimes of blocks, if bins of time were requested.
     pub lives: Lifetimes,
     /// Clock units of the last event.
     pub last_time: u64,
+    /// Clock units of the checkpoint, before which events are missing; 0 without one.
+    pub first_time: u64,
     /// Recorded allocations and frees.
     pub n_events: u64,
     pub n_frees: u64,
@@ -125,11 +132,15 @@ impl Tally {
             live: weigher.finish(live),
             peak: weigher.finish(peak),
             peak_time: self.peak_time,
+            whole_peak_bytes: self.peak.bytes,
+            whole_end_bytes: self.now.bytes,
             mapped_files: weigher.finish(self.files_highest),
             sizes: self.sizes.finish(),
             heap: self.series,
+            heap_steps: self.steps.finish(self.now.bytes),
             lives,
             last_time: self.time,
+            first_time: self.first_time,
             n_events: self.n_events,
             n_frees: self.n_frees,
             n_unknown_frees: self.n_unknown_frees,

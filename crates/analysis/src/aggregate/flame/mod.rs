@@ -14,7 +14,7 @@ use crate::model::flame::{
     Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
     FlameThread, Origin, Own,
 };
-use crate::model::{Finding, Location, StackModel};
+use crate::model::{Finding, Location, PeakMoment, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
 use cut::WholeTree;
 
@@ -110,9 +110,14 @@ impl<'a> FlameTree<'a> {
             start_unix_ns: model.start_unix_ns,
             end_unix_ns: model.end_unix_ns,
             peak_bytes: model.peak_bytes,
+            peak_ns: peak_ns(model),
             processes: processes(model),
             threads: self.threads.clone(),
-            timeline: timeline(&model.processes, model.start_unix_ns),
+            timeline: timeline(
+                &model.processes,
+                model.start_unix_ns,
+                model.quality.peak_moment,
+            ),
             locations: locations.describe(&cut.locations, &mut texts),
             texts: texts.values,
             nodes: cut.nodes,
@@ -156,6 +161,15 @@ fn forget_old_lines(both: &mut Flame, n_before: usize) {
     }
 }
 
+/// The time of the peak, in nanoseconds since the start; `None` if each process is at its own peak.
+fn peak_ns(model: &StackModel) -> Option<u64> {
+    match model.quality.peak_moment {
+        PeakMoment::Common(ns) => Some(ns),
+        PeakMoment::EachOwn => None,
+        PeakMoment::OfProcess => model.processes.first().map(|it| it.peak_elapsed_ns),
+    }
+}
+
 /// The node at the finding's location that is largest by the finding's measure.
 fn node_of<'a>(
     finding: &Finding,
@@ -196,7 +210,7 @@ fn processes(model: &StackModel) -> Vec<FlameProcess> {
             mode: process.mode,
             start_ns,
             end_ns: start_ns.saturating_add(process.duration_ns),
-            peak_ns: start_ns.saturating_add(process.peak_elapsed_ns),
+            peak_ns: start_ns.saturating_add(process.own_peak_elapsed_ns),
         }
     };
     model.processes.iter().map(describe).collect()
