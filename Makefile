@@ -66,6 +66,10 @@ soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases per propert
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
 	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)
 
+.PHONY: test-cpython
+test-cpython: build/wheels/.built ## Run CPython's own tests bare and recorded; ONLY=3.12, MODES=run,env, ARGS='test_os test_io'.
+	$(TOOLS)/python -B scripts/test_cpython.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) $(addprefix --modes ,$(MODES)) $(ARGS)
+
 .PHONY: guard
 guard: build/guard/.ready ## Count instructions of small recorded programs against committed ceilings; ARGS=--lower lowers them.
 	@command -v valgrind >/dev/null || { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq valgrind >/dev/null; }

@@ -1,0 +1,324 @@
+"""Runs CPython's own tests bare and under Heaptide, and compares the result of every test method.
+
+A program must not notice that it is recorded, so each test must give the same result. Every module runs in its own
+process with a time limit, in an environment that holds nothing but the wheel. Results are kept in build/cpython, so an
+interrupted run continues where it stopped. A module whose results differ runs once more both ways: a test counts as
+different if no recorded run gave a result of a bare run.
+
+The table in docs/internals/cpython-suite.md lists the differences that have a reason. Any other difference makes this
+script fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from pythons import supported
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "build" / "cpython"
+PAGE = REPOSITORY / "docs" / "internals" / "cpython-suite.md"
+VERSIONS = ("3.11", "3.12", "3.13")
+BARE = "bare"
+# Options of `heaptide run`; None is `HEAPTIDE=run`, which also records every interpreter that a test starts.
+MODES: dict[str, list[str] | None] = {"run": [], "env": None, "objects": ["--objects"], "native": ["--native"]}
+LIMIT_SECONDS = 900
+# Variables with these prefixes would change what is compared.
+UNWANTED = ("HEAPTIDE", "PYTHON", "MEMRAY")
+
+
+@dataclass
+class Outcome:
+    """The results of one module in one mode. Several runs of it may have given several results per test."""
+
+    ending: str
+    seconds: float
+    wheel: str
+    n_runs: int = 1
+    tests: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, other: Outcome) -> None:
+        """Add the results of another run. A test that one of the runs lacks has the result `missing` there."""
+        for name in {*self.tests, *other.tests}:
+            mine = self.tests.get(name, ["missing"])
+            self.tests[name] = sorted({*mine, *other.tests.get(name, ["missing"])})
+        if other.ending != self.ending:
+            self.ending = "unstable"
+        self.n_runs += other.n_runs
+
+
+@dataclass(frozen=True)
+class Known:
+    """A row of the page: patterns for tests, versions and modes, and the reason."""
+
+    test: str
+    versions: str
+    modes: str
+    reason: str
+
+    def covers(self, version: str, mode: str, test: str) -> bool:
+        """Return whether the row explains a difference."""
+        return (
+            fnmatch.fnmatchcase(test, self.test)
+            and (self.versions == "all" or version in self.versions.split(", "))
+            and (self.modes == "all" or mode in self.modes.split(", "))
+        )
+
+
+def known_differences() -> list[Known]:
+    """Read the table of the page."""
+    rows = []
+    inside = False
+    for line in PAGE.read_text().splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        inside = line.startswith("|") and (inside or cells[0] == "test")
+        if inside and len(cells) == 4 and cells[0] != "test" and not cells[0].startswith("-"):
+            rows.append(Known(*cells))
+    return rows
+
+
+class Suite:
+    """The tests of one interpreter."""
+
+    def __init__(self, version: str, base: str, wheel: Path, options: argparse.Namespace) -> None:
+        self.version = version
+        self.options = options
+        self.wheel = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        self.folder = RESULTS / version
+        venv = self.folder / "venv"
+        subprocess.run([base, str(REPOSITORY / "scripts" / "make_venv.py"), str(venv)], check=True, capture_output=True)
+        self.python = venv / "bin" / "python"
+        installed = venv / ".wheel"
+        if not installed.exists() or installed.read_text() != self.wheel:
+            install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            subprocess.run([str(self.python), *install, "--force-reinstall", str(wheel)], check=True)
+            installed.write_text(self.wheel)
+
+    def modules(self, patterns: list[str]) -> list[str]:
+        """Return the modules that match one of the patterns, or all. The package `test` may be missing."""
+        done = subprocess.run([str(self.python), "-m", "test", "--list-tests"], capture_output=True, text=True)
+        names = [line.strip() for line in done.stdout.splitlines() if line.startswith("test")]
+        if not patterns:
+            return names
+        return [
+            name
+            for pattern in patterns
+            for name in names
+            if fnmatch.fnmatchcase(name.removeprefix("test."), pattern.removeprefix("test."))
+        ]
+
+    def outcome(self, mode: str, module: str) -> Outcome:
+        """Return the kept results of a module, or run it."""
+        path = self.folder / mode / f"{module}.json"
+        if path.exists() and not self.options.fresh:
+            kept = Outcome(**json.loads(path.read_text()))
+            if mode == BARE or kept.wheel == self.wheel or self.options.any_wheel:
+                return kept
+        outcome = self.run(mode, module)
+        self.keep(mode, module, outcome)
+        return outcome
+
+    def keep(self, mode: str, module: str, outcome: Outcome) -> None:
+        """Store results; a file is whole or absent."""
+        path = self.folder / mode / f"{module}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".part")
+        unfinished.write_text(json.dumps(asdict(outcome), indent=1))
+        unfinished.replace(path)
+
+    def run(self, mode: str, module: str) -> Outcome:
+        """Run a module once."""
+        folder = Path(tempfile.mkdtemp(prefix="heaptide-cpython-"))
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
+        environment["TMPDIR"] = str(folder)
+        prefix: list[str] = []
+        if mode != BARE:
+            captures = folder / "captures"
+            captures.mkdir()
+            options = MODES[mode]
+            if options is None:
+                pattern = captures / "{component}.{pid}.tide"
+                environment.update(HEAPTIDE="run", HEAPTIDE_QUIET="1", HEAPTIDE_OUT=str(pattern))
+            else:
+                prefix = ["-m", "heaptide", "run", "-q", "-o", str(captures / "test.tide"), *options]
+        report = folder / "report.xml"
+        words = ["--junit-xml", str(report), "--tempdir", str(folder), module]
+        command = [str(self.python), *prefix, "-m", "test", *words]
+        started = time.monotonic()
+        try:
+            with self.log(mode, module).open("wb") as log:
+                process = subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+                try:
+                    ending = str(process.wait(self.options.limit))
+                except subprocess.TimeoutExpired:
+                    ending = "timeout"
+                finally:
+                    # Also what the tests left running.
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            return Outcome(ending, round(time.monotonic() - started, 1), self.wheel, tests=results(report))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def log(self, mode: str, module: str) -> Path:
+        """Return the path of a run's output."""
+        path = self.folder / mode / f"{module}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def compare(self, mode: str, module: str) -> tuple[int, list[tuple[str, str, str]]]:
+        """Return the number of tests of a module and those that differ, each with its results bare and recorded."""
+        bare, recorded = self.outcome(BARE, module), self.outcome(mode, module)
+        found = list(differences(module, bare, recorded))
+        if found and recorded.n_runs == 1:
+            for name, outcome in ((BARE, bare), (mode, recorded)):
+                outcome.add(self.run(name, module))
+                self.keep(name, module, outcome)
+            found = list(differences(module, bare, recorded))
+        return len(bare.tests), found
+
+
+def results(report: Path) -> dict[str, list[str]]:
+    """Read the results of all tests from a JUnit report. Tests that share a name share a result."""
+    found: dict[str, list[str]] = {}
+    try:
+        cases = ElementTree.parse(report).getroot().iter("testcase")
+    except (OSError, ElementTree.ParseError):
+        return found
+    for case in cases:
+        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
+        result = next(iter(sorted(kinds)), "ok")
+        name = case.get("name", "")
+        found[name] = ["+".join(sorted([*found.get(name, []), result]))] if name in found else [result]
+    return found
+
+
+def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple[str, str, str]]:
+    """Yield the tests that have no result in common. A module that takes too long bare cannot be compared."""
+    if bare.ending == "timeout":
+        return
+    n_before = 0
+    for name in sorted({*bare.tests, *recorded.tests}):
+        ways = [outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded)]
+        if not {*ways[0]} & {*ways[1]}:
+            n_before += 1
+            yield name, " or ".join(ways[0]), " or ".join(ways[1])
+    if n_before == 0 and bare.ending != recorded.ending and "unstable" not in (bare.ending, recorded.ending):
+        yield module, f"ended with {bare.ending}", f"ended with {recorded.ending}"
+
+
+def main() -> int:
+    """Run and compare; return 1 if a difference has no reason on the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test")
+    parser.add_argument("--only", metavar="3.N", help=f"run this version alone, instead of {', '.join(VERSIONS)}")
+    parser.add_argument("--modes", default=",".join(MODES), help="modes to compare with the bare run, with commas")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="modules to run at a time")
+    parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds that a module may take")
+    parser.add_argument("--fresh", action="store_true", help="run modules again that have results")
+    parser.add_argument("--any-wheel", action="store_true", help="also use results of earlier wheels")
+    parser.add_argument("--table", action="store_true", help="print the results there are and run nothing")
+    parser.add_argument("modules", nargs="*", help="modules, also as patterns such as 'test_io*' [default: all]")
+    options = parser.parse_args()
+    modes = options.modes.split(",")
+    unknown = [mode for mode in modes if mode not in MODES]
+    if unknown:
+        parser.error(f"unknown mode {unknown[0]}: use some of {', '.join(MODES)}")
+
+    # A shell that runs this in the background ignores SIGINT, and the tests would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interpreters = {f"{major}.{minor}": path for (major, minor), path in supported().items()}
+    known = known_differences()
+    rows, n_unexplained = [], 0
+    for version in [options.only] if options.only else VERSIONS:
+        if version not in interpreters:
+            print(f"NOTE: CPython {version} is not on PATH or in pyenv; its tests are not run", flush=True)
+            continue
+        suite = Suite(version, interpreters[version], options.wheel, options)
+        modules = suite.modules(options.modules)
+        if not modules:
+            print(f"NOTE: CPython {version} has no such tests; its package `test` may be missing", flush=True)
+        for mode in modes:
+            row = Row(version, mode)
+            for module, n_tests, found in compared(suite, mode, modules):
+                row.add(n_tests, [(one, explained(known, version, mode, one[0])) for one in found])
+                for (test, bare, recorded), reason in row.latest:
+                    verdict = f"known: {reason}" if reason else "UNEXPLAINED"
+                    print(f"{version} {mode} {test}: {bare} bare, {recorded} recorded ({verdict})", flush=True)
+                print(f"{version} {mode} {module}: {n_tests} tests, {len(found)} differ", flush=True)
+            n_unexplained += row.n_unexplained
+            rows.append(row)
+    print("\n| Python | mode | modules | tests | same | known differences | unexplained |")
+    print("|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(row.text())
+    return 1 if n_unexplained else 0
+
+
+def explained(known: list[Known], version: str, mode: str, test: str) -> str:
+    """Return the reason for a difference, or an empty text."""
+    return next((row.reason for row in known if row.covers(version, mode, test)), "")
+
+
+def compared(suite: Suite, mode: str, modules: list[str]) -> Iterator[tuple[str, int, list[tuple[str, str, str]]]]:
+    """Yield the comparison of every module, in order; several run at a time."""
+    if suite.options.table:
+        has_both = [all((suite.folder / way / f"{name}.json").exists() for way in (BARE, mode)) for name in modules]
+        modules = [name for name, has in zip(modules, has_both, strict=True) if has]
+    with concurrent.futures.ThreadPoolExecutor(suite.options.jobs) as pool:
+        waiting = [pool.submit(suite.compare, mode, module) for module in modules]
+        for module, done in zip(modules, waiting, strict=True):
+            yield (module, *done.result())
+
+
+class Row:
+    """A row of the final table: the sums of one version and mode."""
+
+    def __init__(self, version: str, mode: str) -> None:
+        self.version = version
+        self.mode = mode
+        self.n_modules = self.n_tests = self.n_known = self.n_unexplained = 0
+        self.latest: list[tuple[tuple[str, str, str], str]] = []
+
+    def add(self, n_tests: int, found: list[tuple[tuple[str, str, str], str]]) -> None:
+        """Add a module and its differences, each with its reason."""
+        self.n_modules += 1
+        self.n_tests += n_tests
+        self.n_known += sum(bool(reason) for _, reason in found)
+        self.n_unexplained += sum(not reason for _, reason in found)
+        self.latest = found
+
+    def text(self) -> str:
+        """Return the row in Markdown."""
+        n_same = self.n_tests - self.n_known - self.n_unexplained
+        numbers = (self.n_modules, self.n_tests, n_same, self.n_known, self.n_unexplained)
+        return f"| {self.version} | {self.mode} | " + " | ".join(map(str, numbers)) + " |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
