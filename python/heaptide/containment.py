@@ -2,7 +2,8 @@
 
 The interpreter and the program call some functions of Heaptide inside the program's own calls: when a thread starts,
 before and after a fork, in a decorated function, at exit. An exception that left such a function would change the
-program: a thread would never start, or a traceback would appear. Each of them is decorated with :func:`contained`.
+program: a thread would never start, or a traceback would appear. Each of them is decorated with :func:`contained`, or
+calls :func:`report_failure` itself where a wrapper would disturb what it measures.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from heaptide import _native
+from heaptide.containment import report_failure
 from heaptide.leaks import accounts, report
 from heaptide.leaks.caches import clear_caches
 from heaptide.messages import reason, say
@@ -184,10 +185,24 @@ class TracedJob:
     ) -> None:
         job, self._job = self._job, None
         if job is not None:
-            self._tracer.after(job, error)
+            try:  # not `contained`: the arguments of its wrapper would be memory of the job
+                self._tracer.after(job, error)
+            except Exception as failure:
+                report_failure(failure)
 
     def __call__(self, function: F) -> F:
         return _traced(self._tracer, self._name, function)
+
+
+class _TracedCall(TracedJob):
+    """One call of a decorated function: it runs even if it cannot be measured."""
+
+    def __enter__(self) -> Job | None:  # type: ignore[override]
+        try:
+            return TracedJob.__enter__(self)
+        except Exception as failure:
+            report_failure(failure)
+            return None
 
 
 class JobTracer:
@@ -392,14 +407,14 @@ def _traced(tracer: JobTracer, name: str, function: F) -> F:
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            with tracer.job(name):
+            with _TracedCall(tracer, name):
                 return await function(*args, **kwargs)
 
         return cast("F", call_async)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with tracer.job(name):
+        with _TracedCall(tracer, name):
             return function(*args, **kwargs)
 
     return cast("F", call)

@@ -195,6 +195,31 @@ def test_thread_that_refuses_attributes_starts_within_a_job(tmp_path: Path) -> N
     assert stdout == "ran\ndone\n" and "Traceback" not in stderr
 
 
+@pytest.mark.once
+def test_traced_function_returns_its_result_though_it_cannot_be_measured(tmp_path: Path) -> None:
+    program = """
+        from heaptide.leaks import JobTracer, accounts
+        tracer = JobTracer()
+
+        @tracer.traced
+        def work():
+            accounts.close_accounts()
+            return "result"
+
+        @tracer.traced
+        def unmeasurable():
+            return "other result"
+
+        print(work())
+        tracer.before = None
+        print(unmeasurable())
+    """
+    stdout, stderr = recorded_alone(tmp_path, program)
+    assert stdout == "result\nother result\n"
+    lines = stderr.splitlines()
+    assert len(lines) == 2 and all(line.endswith("; the program continues") for line in lines), stderr
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="3.12 brought sys.monitoring")
 def test_function_with_line_report_runs_if_all_monitoring_tools_are_taken(tmp_path: Path) -> None:
     program = """
