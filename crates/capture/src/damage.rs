@@ -19,6 +19,8 @@ pub struct Damage {
 pub enum DamageCategory {
     /// No intact area begins between `offset` and `end`.
     Unreadable { end: u64 },
+    /// The file has no area at all. A recording reserves the first one before it starts.
+    OnlyHeader,
     /// The file ends inside the area that begins at `offset`. `stream` is known if the file has enough of its head.
     Cut { stream: Option<u32> },
     /// The stored bytes differ from those that were written.
@@ -66,6 +68,10 @@ impl fmt::Display for Damage {
             DamageCategory::Unreadable { end } => write!(
                 out,
                 "bytes {offset} to {end} are damaged: no intact block begins there and they were left out"
+            ),
+            DamageCategory::OnlyHeader => write!(
+                out,
+                "the file ends after its header: another process truncated it, or the program was killed at its start"
             ),
             DamageCategory::Cut {
                 stream: Some(stream),

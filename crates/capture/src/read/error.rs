@@ -69,7 +69,7 @@ impl fmt::Display for OpenError {
             }
             OpenFailure::Empty => write!(
                 out,
-                "{path} is empty: the program ended before recording began, so record it again"
+                "{path} is empty: another process truncated it, or the program ended before recording began, so record it again"
             ),
             OpenFailure::Foreign => write!(
                 out,

@@ -60,7 +60,19 @@ pub(super) enum Unless {
 impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
-        Scan::resume(source, start, &[])
+        let mut scan = Scan::resume(source, start, &[]);
+        let is_empty = scan.chunks.is_empty() && scan.extents.is_empty();
+        if is_empty
+            && scan.damage.is_empty()
+            && scan.doubts.is_empty()
+            && scan.settled_to <= align_up(start, AREA_ALIGN)
+        {
+            scan.damage.push(Damage {
+                offset: start,
+                category: DamageCategory::OnlyHeader,
+            });
+        }
+        scan
     }
 
     /// Scans the areas from `start` on, and the slots of `extents`, which precede it. Slots are read first: a chunk stays
