@@ -233,3 +233,41 @@ def test_capture_of_a_killed_attached_process_can_be_read(tmp_path: Path) -> Non
         process.communicate("\n")
         assert process.returncode == -signal.SIGKILL
     assert "did not end its recording" in heaptide("stats", capture).stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--follow-fork"]])
+def test_child_forked_from_a_recorded_process_can_be_attached(tmp_path: Path, options: list[str]) -> None:
+    program = (
+        "import os, sys, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n"
+        "    print(os.getpid(), flush=True)\n"
+        "    for line in sys.stdin: held = bytes(3_000_000); print('held', flush=True)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(pid, 0)\n"
+    )
+    (tmp_path / "job.py").write_text(program)
+    command = [sys.executable, "-m", "heaptide", "run", "-q", "-o", "job.tide", *options, "job.py"]
+    with running(*command, cwd=tmp_path) as process:
+        pid = int(output(process).readline())
+        capture = tmp_path / "attached.tide"
+        if options:
+            # The child is recorded into its own file, and not into its parent's.
+            assert f"recorded into {tmp_path}/job.tide.{pid}:" in refused(pid)
+        else:
+            done = heaptide("attach", str(pid), "-o", capture, check=False)
+            if any(setting in done.stderr for setting in SETTINGS):
+                pytest.skip(done.stderr.strip())
+            assert done.returncode == 0, done.stderr
+        ask_line = process.stdin
+        assert ask_line is not None
+        ask_line.write("\n")
+        ask_line.flush()
+        assert output(process).readline() == "held\n"
+        if not options:
+            heaptide("detach", str(pid))
+            assert " size=3000033 " in heaptide("parse", capture).stdout
+        ask_line.close()
+        assert process.wait() == 0
+    assert " size=3000033 " not in heaptide("parse", tmp_path / "job.tide").stdout

@@ -76,10 +76,7 @@ pub fn start(
     let work = move || {
         THREAD.store(sys::thread_id() as i32, Ordering::Release);
         let left = run(session, checkpoints);
-        let resident = RESIDENT.swap(null_mut(), Ordering::AcqRel);
-        // SAFETY: `start` and `open_files_again` leak a box into this variable, and the swap has taken it out. No other
-        // thread refers to what it points to.
-        drop((!resident.is_null()).then(|| unsafe { Box::from_raw(resident) }));
+        close_files();
         left.map_or(std::ptr::null_mut(), |checkpoints| {
             Box::into_raw(checkpoints).cast()
         })
@@ -105,13 +102,23 @@ pub fn is_this_thread() -> bool {
 pub fn open_files_again() {
     let resident = Box::into_raw(Box::new(Resident::open()));
     // The old one is leaked: the keeper may be using it, and its descriptor is gone.
-    let before = RESIDENT.swap(resident, Ordering::AcqRel);
-    if before.is_null() {
+    if RESIDENT.swap(resident, Ordering::AcqRel).is_null() {
         // No keeper is running. The next one opens the files itself.
-        let unused = RESIDENT.swap(null_mut(), Ordering::AcqRel);
-        // SAFETY: the swap has taken the box out of the variable, so nothing else refers to it.
-        drop((!unused.is_null()).then(|| unsafe { Box::from_raw(unused) }));
+        close_files();
     }
+}
+
+/// Forgets the parent's keeper in a forked child.
+pub fn forget_after_fork() {
+    close_files();
+    THREAD.store(0, Ordering::Release);
+}
+
+fn close_files() {
+    let resident = RESIDENT.swap(null_mut(), Ordering::AcqRel);
+    // SAFETY: `start` and `open_files_again` leak a box into this variable, and the swap has taken it out. Only the keeper
+    // refers to what it points to, and no keeper is running, or this is its last step.
+    drop((!resident.is_null()).then(|| unsafe { Box::from_raw(resident) }));
 }
 
 /// Waits until the kernel no longer counts the stopped keeper among the threads of the process.

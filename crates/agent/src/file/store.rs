@@ -463,6 +463,11 @@ impl Store {
         Ok(())
     }
 
+    /// Closes the parent's file in a forked child, without unlocking it.
+    pub fn close_after_fork(&self) {
+        self.file.close_after_fork();
+    }
+
     /// Unmaps all slots.
     ///
     /// # Safety

@@ -111,6 +111,16 @@ fn replace_mapping_at(address: usize) -> bool {
     mapping.is_some_and(|(start, len)| unsafe { sys::replace_by_private(start as *mut u8, len) })
 }
 
+/// Replaces all mappings by private memory, in a forked child. They are not unmapped: the child may have been forked in a
+/// signal handler that interrupted an event.
+pub(crate) fn replace_all_mappings() {
+    for_each_range(|entry, start, len| {
+        // SAFETY: the range is a mapping of Heaptide, and the child's only thread is here, so nothing unmaps it.
+        unsafe { sys::replace_by_private(start as *mut u8, len) };
+        entry.pages.store(0, Ordering::Release);
+    });
+}
+
 /// Whether a mapping of the current recording was replaced.
 pub(crate) fn has_faulted() -> bool {
     FAULTED.load(Ordering::Acquire)

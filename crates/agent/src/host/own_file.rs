@@ -89,6 +89,15 @@ impl OwnFile {
         }
     }
 
+    /// Closes the descriptor in a forked child. The lock stays, because it belongs to the parent as well.
+    pub fn close_after_fork(&self) {
+        if let Ok(fd) = self.fd() {
+            self.fd.store(-1, Ordering::Release);
+            // SAFETY: the descriptor belongs to this file, which no longer refers to it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+    }
+
     /// Another descriptor of the file.
     pub fn duplicate(&self) -> io::Result<File> {
         // SAFETY: `fd` has just found the descriptor to be open.

@@ -271,8 +271,8 @@ pub fn resume_keeper() {
     }
 }
 
-/// Stops recording in a forked child. The parent's session is leaked with its file and mappings: they are shared with the
-/// parent, which completes the file. Calls `inherit` with the parent's configuration and session if that follows forks.
+/// Stops recording in a forked child. The parent's session is leaked, and the child lets go of its file, which the parent
+/// completes: a process that has a capture open or mapped appears to be recorded into it. Calls `inherit` with the parent's configuration and session if that follows forks.
 pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
@@ -280,6 +280,9 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let Some(session) = (unsafe { was_active.as_ref() }) else {
         return;
     };
+    bus_error::replace_all_mappings();
+    session.store.close_after_fork();
+    keeper::forget_after_fork();
     // Forgotten and not dropped: the keeper's thread does not exist in this process.
     std::mem::forget(LIFECYCLE.lock().take());
     if session.config.mode.follow_fork && !session.abandoned.load(Ordering::Acquire) {
