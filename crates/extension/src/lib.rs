@@ -11,6 +11,7 @@ mod main_program;
 mod recording;
 mod text;
 mod usage;
+mod watcher;
 
 use heaptide_agent::host::own_memory::Counted;
 use heaptide_capture::header::DEFAULT_SAMPLE_BYTES;
@@ -70,6 +71,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(control::resume_servers, module)?)?;
     module.add_function(wrap_pyfunction!(control::docs_page, module)?)?;
     module.add_function(wrap_pyfunction!(control::heap_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::start_watcher, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::pause_watcher, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::resume_watcher, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::stop_watcher, module)?)?;
     module.add_class::<heap_view::HeapView>()?;
     module.add_class::<heap_view::HeapSet>()?;
     module.add_class::<heap_view::HeapPartition>()?;

@@ -1,18 +1,16 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
-Heaptide's only Python thread checks for these twice a second; it runs only if a setting needs it. The signal handler
+A native thread of Heaptide checks for these twice a second; it runs only if a setting needs it. The signal handler
 only queues a request for the thread, because starting and stopping take locks that the interrupted code may hold.
-`sleep` is imported by name, because a program may replace it in its module.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections import deque
-from time import sleep
 
+from heaptide import _native
 from heaptide.containment import contained
 from heaptide.messages import reason, say
 from heaptide.recording import from_settings
@@ -21,18 +19,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from heaptide.settings import Settings
 
-PAUSE_SECONDS = 0.5
+PAUSE_MS = 500
 
 _requests: deque[int] = deque()
 _settings: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
-_thread: threading.Thread | None = None
-# Held while the thread acts. The exit handler takes it and never releases it.
-_acting = threading.Lock()
-_is_over = False
-
-# The program's exit waits at most this long for a running action, which normally takes milliseconds.
-MAX_WAIT_SECONDS = 10.0
+_is_started = False
 
 
 def obey_signal(chosen: Settings) -> None:
@@ -63,31 +55,24 @@ def obey_file(chosen: Settings) -> None:
 
 def start() -> None:
     """Start the thread, if it is not running in this process."""
-    global _thread
-    if _thread is None:
-        # An interpreter that exits while a thread is writing to standard error aborts.
+    global _is_started
+    if not _is_started:
+        _is_started = True
         atexit.register(finish)
-    if _thread is None or not _thread.is_alive():
-        _thread = threading.Thread(target=_check_repeatedly, name="heaptide", daemon=True)
-        _thread.start()
+    _native.start_watcher(_check_and_report, PAUSE_MS)
 
 
 @contained
 def finish() -> None:
-    """Wait for a running action and prevent further ones, because the program is about to exit."""
-    global _is_over
-    if not _is_over:
-        _is_over = _acting.acquire(timeout=MAX_WAIT_SECONDS)
+    """Wait for a running check and prevent further ones, because the program is about to exit."""
+    _native.stop_watcher()
 
 
-def _check_repeatedly() -> None:
-    while True:
-        sleep(PAUSE_SECONDS)
-        with _acting:
-            try:
-                _check()
-            except Exception as error:
-                say(f"{reason(error)}; the program continues")
+def _check_and_report() -> None:
+    try:
+        _check()
+    except Exception as error:
+        say(f"{reason(error)}; the program continues")
 
 
 def _check() -> None:
@@ -141,14 +126,18 @@ def _content(chosen: Settings) -> str:
 @contained
 def _after_fork_in_child() -> None:
     """Start the thread again in a forked child, if a signal or a control file was set up."""
-    global _thread, _acting, _is_over
-    if _thread is not None:
+    global _is_started
+    if _is_started:
         atexit.unregister(finish)
-        _thread = None
-        _acting, _is_over = threading.Lock(), False
+        _is_started = False
+        _native.stop_watcher()
         _requests.clear()
         if _settings is not None:
             start()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(
+    before=_native.pause_watcher,
+    after_in_parent=_native.resume_watcher,
+    after_in_child=_after_fork_in_child,
+)

@@ -283,8 +283,8 @@ def test_multiprocessing_works_with_every_start_method(
     assert done.stdout == "[0, 1, 4, 9, 16, 25, 36, 49]\n0\n" and done.stderr == ""
     assert counts(done.capture)[2] == 6 and counts(done.capture)[1] == 0
     children = [capture for capture in all_captures(tmp_path) if capture != done.capture]
-    # Spawned processes are new programs, not forks of a recorded one.
-    assert len(children) == (3 if follow and method == "fork" else 0)
+    # Spawned processes join as other interpreters do. One of them forks the workers of a fork server.
+    assert len(children) == ((4 if method == "forkserver" else 3) if follow else 0)
     if children:
         assert sum(counts(child)[1] for child in children) == 9
 
@@ -329,8 +329,10 @@ def test_started_programs_inherit_no_descriptor_of_heaptide(
         {STARTERS[how]}
     """
     done = heaptide_run(program, *(["--follow-fork"] if follow else []))
-    # Three standard streams and the folder that is listed: the new program does not inherit the capture.
-    assert done.stdout == "4\n4\n4\n" and done.stderr == ""
+    # Three standard streams and the folder that is listed: the new program does not inherit the capture. If it joins the
+    # session, it has a capture of its own and reads its own resident size.
+    expected = "6\n" if follow else "4\n"
+    assert done.stdout == expected * 3 and done.stderr == ""
     assert counts(done.capture) == [0, 0, 3]
 
 
@@ -358,3 +360,33 @@ def test_forks_are_not_warned_about_because_of_heaptides_threads(tmp_path: Path)
     done = python("job.py", cwd=tmp_path, PYTHONPATH=str(REPOSITORY / "tests" / "python"), **environment)
     assert done.stdout == "200\n" * 3
     assert "multi-threaded" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "setting", [{"HEAPTIDE_CONTROL_FILE": "control"}, {"HEAPTIDE_SIGNAL": "USR2"}, {"HEAPTIDE_MAX_SIZE": "100M"}], ids=str
+)
+def test_forks_are_not_warned_about_because_of_the_thread_for_triggers(
+    tmp_path: Path, setting: dict[str, str]
+) -> None:
+    program = """
+    import os, signal, sys, threading, time, warnings
+    warnings.simplefilter("error")
+    def n_threads():
+        return len(os.listdir("/proc/self/task"))
+    usual = n_threads()
+    for _ in range(20):
+        if (pid := os.fork()) == 0:
+            sys.exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    # The thread runs again in the parent, and also in a child.
+    while n_threads() < usual: time.sleep(0.001)
+    if (pid := os.fork()) == 0:
+        while n_threads() < 2: time.sleep(0.001)
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    print(usual > 1, threading.enumerate() == [threading.main_thread()])
+    """
+    (tmp_path / "job.py").write_text(textwrap.dedent(program))
+    run = {"HEAPTIDE": "run", "HEAPTIDE_QUIET": "1", "HEAPTIDE_FOLLOW_FORK": "1"}
+    done = python("job.py", cwd=tmp_path, **setting, **(run if "HEAPTIDE_MAX_SIZE" in setting else {}))
+    assert (done.stdout, done.stderr) == ("True True\n", "")
