@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from heaptide.recording.from_settings import Session
+    from heaptide.recording.session import Session
     from heaptide.settings import Settings
 
 _begun = False
@@ -70,8 +70,8 @@ def _begin() -> None:
     if inherited == "off":
         return
     joined = _session(inherited) if inherited else None
-    if joined is not None and joined.pid == os.getpid():
-        # The recorded process has exec'ed this program: a new session starts, and the earlier capture is kept.
+    if joined is not None and joined.is_continued and not joined.is_open:
+        # The recorded process has exec'ed this program, and no other program may join its session.
         os.environ.pop(settings.SESSION)
         joined = None
     component = ""
@@ -94,7 +94,7 @@ def _begin() -> None:
 
 
 def _session(inherited: str) -> Session | None:
-    from heaptide.recording.from_settings import Session
+    from heaptide.recording.session import Session
 
     return Session.read(inherited)
 
@@ -116,7 +116,7 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
 
     # Registered before the program's exit handlers, so that it runs after them.
     finish = contained(from_settings.finish)
-    atexit.register(finish, os.getpid(), chosen.quiet or joined is not None)
+    atexit.register(finish, os.getpid(), chosen.quiet or (joined is not None and joined.is_quiet))
     begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:
         say(f"component {name}: recording into {begun.path}")

@@ -91,6 +91,10 @@ def _start_recording(plan: Plan) -> bool:
         )
         if warning is not None:
             say(f"{warning}; Python stacks are left out of the capture")
+        if plan["options"]["follow_fork"]:
+            from heaptide.recording import session
+
+            session.publish(path, is_quiet=plan["quiet"], **plan["options"])
     except FileExistsError as error:
         say(reason(error))
         return False

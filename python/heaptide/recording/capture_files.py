@@ -127,11 +127,33 @@ def _is_stamp(text: str) -> bool:
 
 
 def children_of(path: str) -> list[str]:
-    """Return captures of the processes that joined: the same name followed by a process ID."""
+    """Return captures of the processes that joined: the same name followed by process IDs."""
     prefix = os.path.basename(path) + "."
     folder = os.path.dirname(path)
-    found = [name for name in _names(folder) if name.startswith(prefix) and name[len(prefix) :].isdecimal()]
+    found = [name for name in _names(folder) if name.startswith(prefix) and _is_process(name[len(prefix) :])]
     return [os.path.join(folder, name) for name in sorted(found)]
+
+
+def child_of(path: str) -> str:
+    """Return an unused name for the capture of this process, which joins the session of the capture `path`.
+
+    A process that executes another program has several captures; the second and later ones have a number.
+    """
+    first = name = f"{path}.{os.getpid()}"
+    number = 1
+    while os.path.lexists(name):
+        number += 1
+        name = f"{first}-{number}"
+    return name
+
+
+def _is_process(ending: str) -> bool:
+    """Return whether the ending of a name consists of process IDs, each with a number or without."""
+    for part in ending.split("."):
+        pid, dash, number = part.partition("-")
+        if not pid.isdecimal() or (dash and not number.isdecimal()):
+            return False
+    return True
 
 
 def _names(folder: str) -> list[str]:

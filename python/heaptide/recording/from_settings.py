@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from heaptide.recording.session import Session
     from heaptide.settings import Settings
 
 
@@ -53,28 +54,32 @@ def begin(
 ) -> SettingsRecording:
     """Start to record into the capture that the settings name. Raises an exception if that fails."""
     from heaptide import _native
-    from heaptide.recording import tracker
+    from heaptide.recording import session, tracker
 
     global _current
     is_component = is_component or (joined is not None and joined.is_component)
     if joined is not None:
-        path = f"{joined.path}.{os.getpid()}"
+        path = capture_files.child_of(joined.path)
     else:
         path = capture_files.expand(chosen, component, is_component=is_component)
         active = _native.active()
         if active is not None:  # must be checked before earlier captures are moved
             raise _native.RecordingError(f"the process is being recorded into {active} already")
         capture_files.make_room(path, chosen.keep)
-    warning = tracker.start(
-        path,
-        tracker.RecordingOptions.checked(
+    if joined is not None and joined.options is not None:
+        options = tracker.RecordingOptions(**joined.options)
+    else:
+        options = tracker.RecordingOptions.checked(
             objects=chosen.objects or (is_component and chosen.detailed_tracing),
             native=chosen.native or (is_component and chosen.detailed_tracing),
             sample=chosen.sample or None,
             aggregate=chosen.aggregate,
             follow_fork=chosen.follow_fork,
             interval_ms=chosen.interval,
-        ),
+        )
+    warning = tracker.start(
+        path,
+        options,
         # The name has just been freed. If another process took it meanwhile, the later recording replaces it.
         overwrite=True,
         whole_program=whole_program,
@@ -85,11 +90,10 @@ def begin(
     if warning is not None:
         say(f"{warning}; Python stacks are left out of the capture")
     _current = SettingsRecording(path, chosen, component, is_component, tracker.stop_only)
-    identity = _native.session_id()
-    if identity is not None:
-        root = path if joined is None else joined.path
-        session = Session(identity, os.getpid(), is_component, root, is_open=chosen.children)
-        os.environ[settings.SESSION] = session.text()
+    if joined is None:
+        session.publish(path, is_component=is_component, is_open=chosen.children)
+    else:
+        session.publish_joined(joined, is_open=chosen.children)
     if chosen.max_size:
         from heaptide.activation import triggers
 
@@ -142,32 +146,3 @@ def toggle(chosen: Settings, wanted: bool | None = None) -> None:
                 say(f"recording into {begun.path}")
     except Exception as error:
         say(f"{reason(error)}; the program continues without being recorded")
-
-
-class Session:
-    """The session that interpreters started by a recorded process join, passed to them in an environment variable."""
-
-    def __init__(self, id: bytes, pid: int, is_component: bool, path: str, *, is_open: bool = True) -> None:
-        self.id = id
-        self.pid = pid
-        self.is_component = is_component
-        self.path = path
-        self.is_open = is_open
-        """Whether they join; if not, this session does not make them record."""
-
-    def text(self) -> str:
-        """Return the value of the environment variable."""
-        flags = int(self.is_component) + 2 * int(not self.is_open)
-        return f"{self.id.hex()}:{self.pid}:{flags}:{self.path}"
-
-    @classmethod
-    def read(cls, text: str) -> Session | None:
-        """Return the session that the text describes, or None if it describes none."""
-        parts = text.split(":", 3)
-        try:
-            identity, pid, flags, path = bytes.fromhex(parts[0]), int(parts[1]), int(parts[2]), parts[3]
-        except (ValueError, IndexError):
-            return None
-        if len(identity) != 16 or not os.path.isabs(path) or not os.path.isdir(os.path.dirname(path)):
-            return None
-        return cls(identity, pid, bool(flags & 1), path, is_open=not flags & 2)

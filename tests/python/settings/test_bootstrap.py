@@ -84,13 +84,51 @@ def test_settings_can_exclude_children(tmp_path: Path, source: str) -> None:
     assert len(captures(tmp_path)) == 1 and not list((tmp_path / "elsewhere").iterdir())
 
 
-@pytest.mark.once
-def test_process_that_executes_another_program_keeps_both_captures(tmp_path: Path) -> None:
-    code = "import os, sys; held = bytes(3_000_000); os.execv(sys.executable, [sys.executable, '-c', 'held = bytes(5_000_000)'])"
-    python("-c", code, cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide")
-    first, last = captures(tmp_path)
-    assert last.name == "job.tide" and has_block(last, 5_000_000 + sys.getsizeof(b""))
-    assert has_block(first)
+def test_process_that_executes_other_programs_stays_in_its_session(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        "import os, sys\n"
+        "turn = int(sys.argv[1])\n"
+        "held = bytes(3_000_000 + turn)\n"
+        "if turn < 3: os.execv(sys.executable, [sys.executable, 'job.py', str(turn + 1)])\n"
+    )
+    done = python("job.py", "1", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide")
+    found = captures(tmp_path)
+    pid = found[1].name.removeprefix("job.tide.")
+    assert pid.isdecimal() and [path.name for path in found] == ["job.tide", f"job.tide.{pid}", f"job.tide.{pid}-2"]
+    assert [has_block(path, SIZE + turn) for turn, path in enumerate(found, 1)] == [True] * 3
+    assert len({session_id(path) for path in found}) == 1
+    assert done.stderr == f"heaptide: recorded into {found[2]}; inspect it with: heaptide stats {found[2]}\n"
+
+
+@pytest.mark.parametrize("command", ["HEAPTIDE=run", "HEAPTIDE_FOLLOW_FORK", "heaptide run --follow-fork"])
+@pytest.mark.parametrize("start", ["os.fork()", "os.posix_spawn(sys.executable, command, os.environ)"])
+def test_child_that_executes_another_program_stays_in_the_session(tmp_path: Path, command: str, start: str) -> None:
+    # Like the workers of Ray, the child prepares something and then executes the program proper.
+    (tmp_path / "job.py").write_text(
+        "import os, sys, warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "command = [sys.executable, 'child.py']\n"
+        f"pid = {start}\n"
+        "if pid == 0: os.execv(sys.executable, command)\n"
+        "held = bytes(3_000_000)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    (tmp_path / "child.py").write_text(
+        "import os, sys\nheld = bytes(3_000_001)\nos.execv(sys.executable, [sys.executable, 'worker.py'])\n"
+    )
+    (tmp_path / "worker.py").write_text("held = bytes(3_000_002)\n")
+    if command.startswith("heaptide"):
+        done = heaptide("run", "-q", "--follow-fork", "--objects", "-o", "job.tide", "job.py", cwd=tmp_path)
+    else:
+        follow = {"HEAPTIDE_FOLLOW_FORK": "yes"} if command == "HEAPTIDE_FOLLOW_FORK" else {}
+        done = python("job.py", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="job.tide", HEAPTIDE_QUIET="1", **follow)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+    found = captures(tmp_path)
+    assert len({session_id(path) for path in found}) == 1
+    for extra in range(3):
+        assert sum(has_block(path, SIZE + extra) for path in found) == 1
+    lines = [heaptide("parse", path).stdout.splitlines()[0] for path in found]
+    assert all((" objects=True " in line or "objects=true" in line) == command.startswith("heaptide") for line in lines), lines
 
 
 @pytest.mark.once
