@@ -11,8 +11,8 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use heaptide_capture::{Capture, Damage, Header, Registry};
-use heaptide_tally::{Amount, StackId, Stacks, Sums, Tally, TallyOptions};
+use heaptide_capture::{Capture, Damage, Header, PYTHON_ARENA_FILE, Registry};
+use heaptide_tally::{Amount, SiteSums, StackDetail, StackId, Stacks, Sums, Tally, TallyOptions};
 use heaptide_tally::{replay, replay_until};
 use rustc_hash::FxHashMap;
 
@@ -252,14 +252,22 @@ fn sum_up(
     }
 }
 
-/// Returns the bytes on the heap at the peak. Faster than [`load`], because stacks are not needed.
-pub fn peak_bytes(capture: Capture) -> u64 {
+/// Returns the bytes on the heap at the peak, and those of them in arenas of Python's object allocator. Faster than [`load`],
+/// because whole stacks are not needed.
+pub fn peak_bytes(capture: Capture) -> (u64, u64) {
     let options = TallyOptions {
-        without_stacks: true,
+        stacks: StackDetail::Innermost,
         ..TallyOptions::default()
     };
-    let (_, sums, _) = sum_up(capture, &Filter::default(), options, &mut |_| {});
-    sums.peak.bytes
+    let (capture, sums, _) = sum_up(capture, &Filter::default(), options, &mut |_| {});
+    let codes = &capture.registry.codes;
+    let is_arena = |site: &&SiteSums| {
+        let code = sums.stacks.get(site.stack).map(|stack| stack.frame.code);
+        let code = code.and_then(|code| codes.get(&code));
+        code.is_some_and(|code| code.file == PYTHON_ARENA_FILE)
+    };
+    let arenas = sums.sites.iter().filter(is_arena);
+    (sums.peak.bytes, arenas.map(|site| site.peak.bytes).sum())
 }
 
 /// Returns the names of all native frames that can be resolved on this machine, for a symbol bundle.

@@ -19,6 +19,7 @@ pub mod header;
 pub mod heap;
 pub mod line_table;
 pub mod pack;
+mod python_arena;
 pub mod read;
 pub mod registry;
 pub mod wire;
@@ -30,6 +31,7 @@ pub use event::{Frame, Record, Tables};
 pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};
 pub use pack::Packer;
+pub use python_arena::{PYTHON_ARENA_FILE, PYTHON_ARENA_NAME};
 pub use read::{
     Capture, ChunkRef, ClockPoint, CodeText, GrowingCapture, ModuleMapping, ModuleText, OpenError,
     OpenFailure, Registry, RegistryBuilder, Resident, SymbolText, ThreadInfo,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use heaptide_analysis::findings::resident_peak;
 use heaptide_capture::Capture;
+use heaptide_report::text::notes;
 use heaptide_report::{shell, units};
 
 /// The peak of larger captures is not computed, because it would delay the exit.
@@ -18,8 +19,11 @@ pub fn run_summary(path: &Path) -> Vec<String> {
         format!("{} resident", units::size(bytes))
     });
     let is_sampled = capture.header.mode.sample_bytes != 0;
+    let mut arenas = None;
     let peak = if capture.n_events() <= MAX_EVENTS {
-        let heap = units::size(heaptide_analysis::peak_bytes(capture));
+        let (heap, in_arenas) = heaptide_analysis::peak_bytes(capture);
+        arenas = notes::arenas(in_arenas, heap, "at the peak");
+        let heap = units::size(heap);
         if is_sampled {
             format!("about {heap} on the heap (sampled), {resident}")
         } else {
@@ -32,9 +36,11 @@ pub fn run_summary(path: &Path) -> Vec<String> {
     let here = std::env::current_dir().is_ok_and(|here| path.parent() == Some(&here));
     let shown = if here { name } else { path }.display().to_string();
     let quoted = shell::quote(&shown);
-    vec![
-        format!("peak memory: {}", peak.trim_end_matches(", ")),
+    let mut lines = vec![format!("peak memory: {}", peak.trim_end_matches(", "))];
+    lines.extend(arenas);
+    lines.extend([
         format!("recorded into {shown}"),
         format!("view it with: heaptide stats {quoted}"),
-    ]
+    ]);
+    lines
 }

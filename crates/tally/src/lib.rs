@@ -32,4 +32,4 @@ pub use lifetimes::{Lifetime, Lifetimes, halved};
 pub use order::{replay, replay_between, replay_until};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
-pub use tally::{LiveSite, SiteSums, Snapshot, Sums, Tally, TallyOptions, Wanted};
+pub use tally::{LiveSite, SiteSums, Snapshot, StackDetail, Sums, Tally, TallyOptions, Wanted};

@@ -50,10 +50,20 @@ pub struct TallyOptions {
     pub edges: Vec<u64>,
     /// A block is temporary if its thread frees it after at most this many other allocations. `None` disables the count.
     pub temporary: Option<u32>,
-    /// Counts all call stacks as one, which is cheaper.
-    pub without_stacks: bool,
+    pub stacks: StackDetail,
     /// Clock units, ascending and disjoint: spans in which the heap is recorded clock unit by clock unit.
     pub exact_spans: Vec<Range<u64>>,
+}
+
+/// The frames that a tally tells sites apart by. Fewer frames are cheaper.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StackDetail {
+    #[default]
+    Whole,
+    /// Stacks with the same innermost frame count as one.
+    Innermost,
+    /// All stacks count as one.
+    Nothing,
 }
 
 /// Operations that are prefetched together, so that their cache misses overlap.
@@ -91,8 +101,7 @@ pub struct Tally {
     has_totals: bool,
     /// Number of allocations remembered per thread; 0 if temporary blocks are not counted.
     n_recent: usize,
-    /// False if all call stacks count as one.
-    has_stacks: bool,
+    stack_detail: StackDetail,
     /// Clock units at which the next bin of time begins.
     next_edge: Option<u64>,
     /// Number of edges passed.
@@ -133,7 +142,7 @@ impl Tally {
             n_overlaps: 0,
             has_totals: true,
             n_recent: 0,
-            has_stacks: true,
+            stack_detail: StackDetail::Whole,
             next_edge: None,
             epoch: 0,
             has_begun: true,
@@ -159,7 +168,7 @@ impl Tally {
     /// Sets the options. Call it once, before the first event.
     pub fn configure(&mut self, options: TallyOptions) {
         self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
-        self.has_stacks = !options.without_stacks;
+        self.stack_detail = options.stacks;
         self.steps = HeapSteps::new(options.exact_spans);
         self.first_time = self.time;
         // Sums of a file without events have no times.
@@ -346,9 +355,13 @@ impl Tally {
         op: &Op,
         wanted: &mut Wanted,
     ) -> (u32, bool) {
-        let stack = match self.has_stacks {
-            true => thread.stack_of(op.node, chunk, &mut self.stacks),
-            false => StackId::EMPTY,
+        let stack = match self.stack_detail {
+            StackDetail::Whole => thread.stack_of(op.node, chunk, &mut self.stacks),
+            StackDetail::Innermost => match chunk.nodes.get(op.node as usize) {
+                Some(node) if op.node != 0 => self.stacks.intern(StackId::EMPTY, node.frame),
+                _ => StackId::EMPTY,
+            },
+            StackDetail::Nothing => StackId::EMPTY,
         };
         let site = self.sites.intern(SiteKey {
             stack,

@@ -16,6 +16,7 @@
 
 mod elf_file;
 mod jemalloc;
+pub mod python;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -25,12 +26,14 @@ use heaptide_capture::{Code, Entry, Frame};
 use crate::hooks::{self, HookMode};
 use crate::host::locks::ForkMutex;
 use crate::record::codes;
-use crate::{libraries, session};
+use crate::session;
 use elf_file::ElfFile;
 use jemalloc::Jemalloc;
 
 /// The maximum number of libraries with their own hooks. The mappings of further libraries have no arena frame.
 pub const N_LIBRARIES: usize = 8;
+/// The number of hooks: one for each of these libraries, and one for the interpreter.
+pub const N_HOOKS: usize = N_LIBRARIES + 1;
 /// Smaller mappings of such a library do not come from its allocator, but are for example stacks of signal handlers.
 const LEAST_BYTES: usize = 64 * 1024;
 /// The names of these allocators in their messages.
@@ -86,6 +89,9 @@ pub enum Treatment {
 
 /// Returns the way to record a mapping of the library with this number.
 pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
+    if number == python::PYTHON {
+        return python::treatment(length, flags);
+    }
     let is_own = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
     if flags & is_own != is_own || length < LEAST_BYTES {
         return Treatment::Plain;
@@ -121,7 +127,7 @@ pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
         // The other thread that is inspecting libraries may miss these; then their mappings have no arena frame.
         return chosen;
     }
-    let interpreter = libraries::definition(c"Py_IsInitialized");
+    let interpreter = python::interpreter();
     for candidate in candidates {
         let contains = |address: usize| (candidate.start..candidate.end).contains(&address);
         if contains(interpreter) {

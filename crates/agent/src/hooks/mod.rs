@@ -85,9 +85,9 @@ macro_rules! hooks {
     (@by_library) => { &[] };
     (@by_library $is_64:literal) => {
         &[
-            hooks!(@by_library $is_64 EXACT 0 1 2 3 4 5 6 7),
-            hooks!(@by_library $is_64 SAMPLED 0 1 2 3 4 5 6 7),
-            hooks!(@by_library $is_64 JOBS 0 1 2 3 4 5 6 7),
+            hooks!(@by_library $is_64 EXACT 0 1 2 3 4 5 6 7 8),
+            hooks!(@by_library $is_64 SAMPLED 0 1 2 3 4 5 6 7 8),
+            hooks!(@by_library $is_64 JOBS 0 1 2 3 4 5 6 7 8),
         ]
     };
     (@by_library $is_64:literal $mode:ident $($number:literal)*) => {
@@ -158,7 +158,7 @@ pub struct Hook {
     by_mode: [fn() -> usize; 3],
     /// Hooks for libraries with a bundled allocator, by mode and by the number that `arenas` gave the library. Empty for
     /// functions that do not map memory.
-    by_library: &'static [[fn() -> usize; arenas::N_LIBRARIES]],
+    by_library: &'static [[fn() -> usize; arenas::N_HOOKS]],
 }
 
 /// The action of a hook for an event.

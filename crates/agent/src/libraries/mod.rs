@@ -46,6 +46,7 @@ enum Task {
 pub fn install() {
     *LOADER.lock() = Some(HashSet::new());
     arenas::forget();
+    arenas::python::prepare();
     let number = N_INSTALLATIONS.fetch_add(1, Ordering::AcqRel) + 1;
     INSTALLATION.store(number, Ordering::Release);
     patch(number);
@@ -232,7 +233,10 @@ unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c
         if is_wanted && !is_linker && !is_own {
             let headers = info.dlpi_phdr as usize;
             let mut arenas = walk.arenas.iter();
-            let arena = arenas.find(|arena| arena.0 == headers).map(|arena| arena.1);
+            let arena = match library.contains(arenas::python::interpreter()) {
+                true => Some(arenas::python::PYTHON),
+                false => arenas.find(|arena| arena.0 == headers).map(|arena| arena.1),
+            };
             // SAFETY: the linker holds its lock, so the library stays loaded.
             let maps = unsafe { library.rewrite(walk.task, arena) };
             // SAFETY: the linker holds its lock, so the library stays loaded.

@@ -1,5 +1,6 @@
 //! Shapes sums into the structs of reports.
 
+mod arenas;
 mod flame;
 mod lifetimes;
 mod lines;
@@ -10,6 +11,7 @@ mod summary;
 mod timeline;
 mod tree;
 
+pub use arenas::arenas;
 pub use flame::{FlameLimits, FlameTree};
 pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};

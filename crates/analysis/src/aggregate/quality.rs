@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::arenas;
 use crate::findings::{ledger, resident_peak};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
@@ -12,6 +13,7 @@ pub fn quality(session: &Session) -> Quality {
         filters: session.filter.describe(),
         is_part: session.filter.chooses_sites(),
         sampling: sampling(session),
+        arenas: arenas(session),
         ..Quality::default()
     };
     let is_all = !session.filter.chooses_sites() && !session.filter.chooses_time();

@@ -22,6 +22,7 @@ const MIN_RISING_PARTS: usize = 6;
 const MIN_CONFIDENCE: f64 = 0.8;
 /// The growth must be at least this share of the peak.
 const MIN_PEAK_SHARE: f64 = 0.02;
+const ADVICE: &str = "find what keeps it alive: an unbounded cache, a growing list, a callback that is never removed";
 
 #[derive(Clone, Debug, PartialEq)]
 struct Growth {
@@ -63,10 +64,13 @@ fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
     let per_hour = growth.bytes_per_second * 3600.0;
     Finding {
         name: "grows",
-        headline: Sentence::new(
-            "memory allocated at {} grows steadily",
-            [Location(location.clone())],
-        ),
+        headline: match group.is_arena {
+            true => Sentence::new("the memory of Python objects grows steadily", []),
+            false => Sentence::new(
+                "memory allocated at {} grows steadily",
+                [Location(location.clone())],
+            ),
+        },
         location,
         caller,
         evidence: vec![
@@ -98,7 +102,10 @@ fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
                 Sentence::new("nothing of it was freed meanwhile", [])
             },
         ],
-        advice: "find what keeps it alive: an unbounded cache, a growing list, a callback that is never removed",
+        advice: match group.is_arena {
+            true => "record with --objects to see which lines allocate these objects",
+            false => ADVICE,
+        },
         numbers: vec![
             ("from_ns", Unsigned(growth.from_ns)),
             ("to_ns", Unsigned(growth.to_ns)),

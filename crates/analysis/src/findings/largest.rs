@@ -10,7 +10,8 @@ const MIN_PEAK_SHARE: f64 = 0.05;
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
     let whole_bytes: u64 = groups.all().map(|group| group.peak.bytes).sum();
-    let group = groups.all().max_by_key(|group| group.peak.bytes)?;
+    let lines = groups.all().filter(|group| !group.is_arena);
+    let group = lines.max_by_key(|group| group.peak.bytes)?;
     let bytes = group.peak.bytes;
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;

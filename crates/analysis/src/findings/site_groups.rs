@@ -17,6 +17,8 @@ pub struct SiteGroup {
     pub temporary: Amount,
     /// The lifetimes of all blocks added up; `None` if some are not known.
     pub block_time_ns: Option<u64>,
+    /// Whether these are arenas of Python's object allocator, which no line is responsible for.
+    pub is_arena: bool,
     /// Bytes held at each edge, and bytes freed in the bin before it.
     pub curve: Vec<i64>,
     pub released: Vec<i64>,
@@ -43,11 +45,13 @@ impl SiteGroups {
                 let caller = process
                     .frames(site.stack)
                     .find(|id| is_of_program[id.0 as usize]);
-                let caller = caller.filter(|_| caller != at);
+                let is_arena = at.is_some_and(|id| session.names.get(id).is_python_arena());
+                let caller = caller.filter(|_| caller != at && !is_arena);
                 let number = *known.entry((at, caller)).or_insert_with(|| {
                     groups.push(SiteGroup {
                         at,
                         caller,
+                        is_arena,
                         block_time_ns: Some(0),
                         curve: vec![0; n_bins + 1],
                         released: vec![0; n_bins + 1],

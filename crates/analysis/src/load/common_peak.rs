@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use heaptide_capture::{Allocator, Capture};
-use heaptide_tally::{Amount, SiteSums, StackId, TallyOptions};
+use heaptide_tally::{Amount, SiteSums, StackDetail, StackId, TallyOptions};
 use rustc_hash::FxHashMap;
 
 use super::height_curve::{HeightCurve, Step, sums};
@@ -87,7 +87,7 @@ fn find(
             };
             let options = TallyOptions {
                 edges: vec![first.start, last.end],
-                without_stacks: true,
+                stacks: StackDetail::Nothing,
                 exact_spans: spans.clone(),
                 ..TallyOptions::default()
             };

@@ -2,7 +2,7 @@
 //!
 //! Unlike the other models, this one is sent to other threads and processes, so it owns its texts.
 
-use heaptide_capture::Lost;
+use heaptide_capture::{Lost, PYTHON_ARENA_FILE};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
@@ -88,6 +88,14 @@ pub struct LiveRow<'a> {
 }
 
 impl Live {
+    /// Bytes in arenas of Python's object allocator.
+    pub fn python_arena_bytes(&self) -> u64 {
+        let functions = self.functions.iter();
+        let arenas = functions.filter(|function| function.file == PYTHON_ARENA_FILE);
+        let held = arenas.flat_map(|function| &function.held);
+        held.map(|held| held.own_bytes).sum()
+    }
+
     /// The functions that hold memory in the thread at this position of `threads`, or in any thread.
     pub fn rows(&self, thread: Option<u32>, order: LiveOrder) -> Vec<LiveRow<'_>> {
         let mut rows: Vec<LiveRow> = Vec::new();

@@ -29,6 +29,7 @@ pub struct Quality {
     pub mapped_files_bytes: u64,
     /// Whether a capture, of another profiler, has no totals but only the blocks at the peak and at the end.
     pub lacks_totals: bool,
+    pub arenas: PythonArenas,
     /// The moment of every number at the peak.
     pub peak_moment: PeakMoment,
 }
@@ -53,6 +54,13 @@ impl Quality {
             Measure::Total | Measure::Temporary => !self.lacks_totals,
         }
     }
+}
+
+/// Bytes in arenas of Python's object allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PythonArenas {
+    pub peak_bytes: u64,
+    pub live_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use heaptide_capture::line_table::LineTable;
-use heaptide_capture::{CodeText, Frame};
+use heaptide_capture::{CodeText, Frame, PYTHON_ARENA_FILE};
 use rustc_hash::FxHashMap;
 
 use super::native::NativeName;
@@ -22,6 +22,11 @@ impl Location {
     /// Whether this is a native function: compiled from C, C++ or Rust.
     pub fn is_native(&self) -> bool {
         self.library.is_some()
+    }
+
+    /// Whether this is the frame of arenas of Python's object allocator.
+    pub fn is_python_arena(&self) -> bool {
+        &*self.file == PYTHON_ARENA_FILE
     }
 
     /// File and line; only the file if lines are merged or not known.

@@ -217,7 +217,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
             "split_threads": first.split_threads,
             "by_line": first.by_line,
         },
-        "warnings": notes::warnings(quality),
+        "warnings": notes::footer(quality, Measure::Peak),
         "remarks": remarks,
         "processes": processes.map(|(more, known)| process(more, known)).collect::<Value>(),
         "threads": threads.collect::<Value>(),

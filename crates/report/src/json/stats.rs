@@ -98,8 +98,12 @@ fn additions(stats: &Stats) -> Value {
         "allocations_over_live_blocks": quality.n_overlaps,
         "mapped_files_peak_bytes": quality.mapped_files_bytes,
         "peak_is_of_processes_together": matches!(quality.peak_moment, PeakMoment::Common(_)),
-        "peak_moment": peak_moment(quality),
         "processes": quality.processes.iter().map(process).collect::<Value>(),
+        "peak_moment": peak_moment(quality),
+        "python_arenas": {
+            "peak_bytes": quality.arenas.peak_bytes,
+            "live_bytes": quality.arenas.live_bytes,
+        },
         "lifetimes": stats.lifetimes.iter().map(lifetime).collect::<Value>(),
         "findings": findings(&stats.findings),
     })

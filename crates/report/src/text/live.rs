@@ -6,6 +6,7 @@ use heaptide_analysis::model::Live;
 use heaptide_analysis::model::live::LiveOrder;
 
 use super::Style;
+use super::notes::arenas;
 use super::table::{FirstColumn, Row, Table};
 use crate::shell;
 use crate::units::{binary_size, percent, size};
@@ -87,6 +88,11 @@ pub fn notes(live: &Live) -> Vec<String> {
         let mean = binary_size(live.sample_bytes);
         notes.push(format!("sampled every {mean} on average: estimates"));
     }
+    notes.extend(arenas(
+        live.python_arena_bytes(),
+        live.heap_bytes,
+        "on the heap",
+    ));
     for &(reason, count) in live.lost.iter().filter(|&&(_, count)| count > 0) {
         notes.push(format!("missing: {count} {}", reason.describe()));
     }

@@ -1,6 +1,6 @@
 //! Notes about the reliability of the numbers.
 
-use heaptide_analysis::model::{Measure, PeakMoment, Quality};
+use heaptide_analysis::model::{Measure, PeakMoment, ProcessSummary, Quality};
 
 use super::findings::seconds;
 use crate::units::{binary_size, percent, size};
@@ -12,9 +12,8 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
         notes.push(format!("filtered by {}", quality.filters.join(" ")));
     }
     if let Some(sampling) = &quality.sampling {
-        let sum = |number: fn(&heaptide_analysis::model::ProcessSummary) -> u64| {
-            quality.processes.iter().map(number).sum::<u64>()
-        };
+        let sum =
+            |number: fn(&ProcessSummary) -> u64| quality.processes.iter().map(number).sum::<u64>();
         let share = |error: f64, of: u64| percent(error.round() as u64, of);
         notes.push(format!(
             "sampled every {} on average: total ± {:.1} %, peak ± {:.1} % (95 %)",
@@ -73,6 +72,45 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
             quality.n_overlaps
         ));
     }
+    notes
+}
+
+/// The share of the heap from which on arenas are worth a note, and their least size: every program has a few.
+const MIN_ARENA_SHARE: f64 = 0.2;
+const MIN_ARENA_BYTES: u64 = 4 << 20;
+
+/// A note that part of `whole` bytes lies in arenas of Python's object allocator, if that matters. `when` follows the sizes.
+pub fn arenas(bytes: u64, whole: u64, when: &str) -> Option<String> {
+    let is_much = bytes >= MIN_ARENA_BYTES && bytes as f64 >= whole as f64 * MIN_ARENA_SHARE;
+    is_much.then(|| {
+        format!(
+            "{} of {} {when} are Python object arenas; record with --objects to see what is in them",
+            size(bytes),
+            size(whole)
+        )
+    })
+}
+
+/// As [`arenas`], for the blocks of a measure.
+pub fn arenas_of(quality: &Quality, measure: Measure) -> Option<String> {
+    let sum = |bytes: fn(&ProcessSummary) -> u64| quality.processes.iter().map(bytes).sum();
+    let known = quality.arenas;
+    match measure {
+        Measure::Leaked => {
+            let whole = sum(|process| process.live_bytes);
+            arenas(known.live_bytes, whole, "alive at the end")
+        }
+        _ => {
+            let whole = sum(|process| process.at_peak_bytes);
+            arenas(known.peak_bytes, whole, "at the peak")
+        }
+    }
+}
+
+/// Notes below a table or a tree of this measure.
+pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
+    let mut notes = warnings(quality);
+    notes.extend(arenas_of(quality, measure));
     notes
 }
 

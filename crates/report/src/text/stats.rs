@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Stats};
+use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Measure, Stats};
 
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::{Style, notes};
@@ -217,7 +217,7 @@ impl Page<'_> {
                 ))?;
             }
         }
-        let mut notes = notes::warnings(&stats.quality);
+        let mut notes = notes::footer(&stats.quality, Measure::Peak);
         notes.extend(notes::remarks(&stats.quality));
         if !notes.is_empty() {
             self.heading("📝", "Notes:")?;

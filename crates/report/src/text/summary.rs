@@ -106,7 +106,7 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
         writeln!(out, "{}", options.style.bold(&heading))?;
     }
     table.write(out, options.max_width, options.style)?;
-    let mut notes = notes::warnings(&summary.quality);
+    let mut notes = notes::footer(&summary.quality, summary.measure);
     if functions.len() < n_all {
         let n_more = n_all - functions.len();
         notes.insert(0, format!("{n_more} more functions: -r {n_all} shows all"));

@@ -20,7 +20,7 @@ pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
             writeln!(out, "{}{}", guides.next(at), label(node, whole, style))?;
         }
     }
-    for note in notes::warnings(&tree.quality) {
+    for note in notes::footer(&tree.quality, tree.measure) {
         writeln!(out, "{note}")?;
     }
     Ok(())

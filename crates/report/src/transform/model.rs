@@ -34,7 +34,7 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         ),
         (",\"duration_ns\":", duration_ns.into()),
         (",\n\"peak_bytes\":", model.peak_bytes.into()),
-        (",\"peak_moment\":", peak_moment(quality)),
+        (",\n\"peak_moment\":", peak_moment(quality)),
         (",\n\"filters\":", texts(&quality.filters)),
         (
             ",\n\"sampling\":",

@@ -6,7 +6,7 @@
 //! The bytes come from a file, so reading checks every length against the remaining bytes and every index against the
 //! length of its list. It refuses counts so large that further counting would overflow.
 
-use super::Tally;
+use super::{StackDetail, Tally};
 use crate::amount::Weigher;
 use crate::encoding::{Decoder, Encoder};
 use crate::heap_steps::HeapSteps;
@@ -121,7 +121,7 @@ impl Tally {
             n_overlaps,
             has_totals: true,
             n_recent: 0,
-            has_stacks: true,
+            stack_detail: StackDetail::Whole,
             next_edge: None,
             epoch: 0,
             has_begun: true,

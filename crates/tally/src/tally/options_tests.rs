@@ -220,7 +220,7 @@ proptest! {
     fn heap_sizes_are_the_same_without_stacks(steps in prop::collection::vec(step(), 0..200)) {
         let events: Vec<(u32, Op)> = steps.concat();
         let plain = tally(&events, TallyOptions::default());
-        let flat = tally(&events, TallyOptions { without_stacks: true, ..TallyOptions::default() });
+        let flat = tally(&events, TallyOptions { stacks: StackDetail::Nothing, ..TallyOptions::default() });
         prop_assert_eq!((plain.peak, plain.peak_time), (flat.peak, flat.peak_time));
         prop_assert_eq!((plain.live, plain.total), (flat.live, flat.total));
         prop_assert_eq!(plain.heap, flat.heap);

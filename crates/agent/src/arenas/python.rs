@@ -1,0 +1,88 @@
+//! Arenas of Python's object allocator.
+//!
+//! Unless a session records objects, it sees a Python object only when the allocator maps a new arena for it. The line that
+//! happens to need the arena is not the line that fills it. So the mappings of arenas are recorded below a frame of their
+//! own, which reports recognize by its file.
+//!
+//! Only the interpreter's own slots of `mmap` get this hook, so an arena is a private anonymous mapping of the allocator's
+//! size that the interpreter requests. The interpreter maps nothing else of that size: its data stacks are smaller, and
+//! Python's `mmap` module maps shared memory by default.
+//!
+//! Runs on: the thread that starts a session or traces jobs. Allocates: past the hooks. Locks: none.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use heaptide_capture::{Code, Entry, Frame, PYTHON_ARENA_FILE, PYTHON_ARENA_NAME};
+
+use super::{N_LIBRARIES, Treatment};
+use crate::record::codes;
+use crate::{libraries, session};
+
+/// The number of the interpreter's hooks, after those of libraries with a bundled allocator.
+pub const PYTHON: usize = N_LIBRARIES;
+
+/// From Python 3.10 on, an arena has one mebibyte.
+const ARENA_BYTES: usize = 1 << 20;
+/// Builds of Python 3.15 and later that use huge pages: two mebibytes.
+const HUGE_ARENA_BYTES: usize = 2 << 20;
+
+/// The number of the arena frame; 0 before the first session.
+static CODE: AtomicU32 = AtomicU32::new(0);
+/// An address in the library or executable that contains the interpreter.
+static INTERPRETER: AtomicUsize = AtomicUsize::new(0);
+
+/// Finds the interpreter, and describes the arena frame in the registry of the session that starts.
+pub fn prepare() {
+    let interpreter = libraries::definition(c"Py_IsInitialized");
+    INTERPRETER.store(interpreter, Ordering::Release);
+    let id = codes::next_id();
+    session::note(&Entry::Code(Code {
+        id,
+        first_line: 0,
+        name: PYTHON_ARENA_NAME.as_bytes(),
+        qualifier: b"",
+        file: PYTHON_ARENA_FILE.as_bytes(),
+        line_table: &[],
+    }));
+    CODE.store(id, Ordering::Release);
+}
+
+/// An address in the library or executable that contains the interpreter; 0 before the first session.
+pub fn interpreter() -> usize {
+    INTERPRETER.load(Ordering::Acquire)
+}
+
+/// Returns the way to record a mapping of the interpreter.
+pub fn treatment(length: usize, flags: i32) -> Treatment {
+    let code = CODE.load(Ordering::Relaxed);
+    let is_arena = is_arena(length, flags);
+    if code == 0 || !is_arena {
+        return Treatment::Plain;
+    }
+    Treatment::Below(Frame {
+        code,
+        instruction: Frame::AT_START,
+    })
+}
+
+fn is_arena(length: usize, flags: i32) -> bool {
+    let kind = flags & !libc::MAP_HUGETLB;
+    kind == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
+        && matches!(length, ARENA_BYTES | HUGE_ARENA_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arena_is_a_private_anonymous_mapping_of_the_allocators_size() {
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        assert!(is_arena(1 << 20, private));
+        assert!(is_arena(2 << 20, private | libc::MAP_HUGETLB));
+        assert!(!is_arena(1 << 14, private), "a data stack");
+        assert!(!is_arena(1 << 20, libc::MAP_SHARED | libc::MAP_ANONYMOUS));
+        assert!(!is_arena(1 << 20, libc::MAP_PRIVATE), "a file");
+        assert!(!is_arena(1 << 20, private | libc::MAP_FIXED));
+    }
+}
