@@ -26,6 +26,7 @@ __all__ = [
     "after_fork_in_parent",
     "before_fork",
     "call_as_main",
+    "check_folder",
     "check_report_options",
     "context_value",
     "count_heap",
@@ -52,6 +53,7 @@ __all__ = [
     "pause_servers",
     "pause_watcher",
     "print_exception",
+    "private_folder",
     "render_lines",
     "resident_bytes",
     "resume_servers",
@@ -69,6 +71,7 @@ __all__ = [
     "take_heap",
     "trust_contexts",
     "unset_line_trace",
+    "write_file",
 ]
 
 DEFAULT_SAMPLE_BYTES: int
@@ -97,6 +100,9 @@ def start(
 def stop() -> tuple[str, bool] | None: ...
 def active() -> str | None: ...
 def session_id() -> bytes | None: ...
+def private_folder(path: str) -> None: ...
+def check_folder(path: str) -> None: ...
+def write_file(path: str | PathLike[str], content: bytes) -> None: ...
 def name_thread(native_id: int, name: str) -> None: ...
 def jobs_start(variable: ContextVar[Any]) -> str | None: ...
 def jobs_stop() -> None: ...

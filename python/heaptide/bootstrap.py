@@ -141,11 +141,10 @@ def _control(chosen: Settings) -> None:
     from heaptide.recording import capture_files
 
     pid = str(os.getpid())
-    folder = chosen.sessions or capture_files.home(chosen)
     address = chosen.control.replace("{pid}", pid)
     control = importlib.import_module("heaptide.control")
     try:
-        control.start_as_set(address, directory=folder or None)
+        control.start_as_set(address, directory=chosen.sessions or control.sessions_in(capture_files.home(chosen)))
     except OSError as error:
         # Programs that the first process starts inherit its address, so it is expected to be in use.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:

@@ -159,6 +159,7 @@ def start(
         "render_seconds": _RENDER_SECONDS,
         "leaks": leaks,
     }
+    _native.check_folder(options["directory"])
     control = Control(options, follow_fork)
     try:
         control._open(address)
@@ -199,6 +200,16 @@ def token_as_set(chosen: settings.Settings) -> str | None:
     return token
 
 
+def sessions_in(home: str) -> str | None:
+    """Return the home of captures as the folder for sessions, unless other users can write to it."""
+    try:
+        if home:
+            _native.check_folder(home)
+    except OSError:
+        return None
+    return home or None
+
+
 def _unusable(group: str, error: OSError) -> OSError:
     return OSError(error.errno, f"the folder {group} of this program's processes cannot be used ({error.args[-1]})")
 
@@ -208,12 +219,11 @@ def _directory(name: str) -> str:
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".")
     for folder in (own, os.path.join(own, "sessions")):
         try:
-            os.mkdir(folder, 0o700)
-        except FileExistsError:
-            if os.lstat(folder).st_uid != os.geteuid():
-                raise PermissionError(
-                    errno.EACCES, f"{folder} belongs to another user: choose another directory for sessions"
-                ) from None
+            _native.private_folder(folder)
+        except PermissionError as error:
+            raise PermissionError(
+                errno.EACCES, f"{error.strerror}; or choose another directory for sessions with HEAPTIDE_SESSIONS"
+            ) from None
     return os.path.realpath(os.path.join(own, "sessions", plain or "job"))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from heaptide import command_process
+from heaptide import command_process, private_files
 from heaptide.commands.lines import Accumulated
 from heaptide.lines import report
 from heaptide.lines.usage import memory_usage
@@ -208,8 +208,7 @@ class Magics:
         self._page(text)
         if options.has("T"):
             path = options.values["T"][-1]
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text)
+            private_files.write(path, text)
             print(f"\n*** Profile printout saved to text file {path}. ", end="")
         return accumulated if options.has("r") else None
 
@@ -267,8 +266,7 @@ class Magics:
                     text = file.read()
                 if options.has("o"):
                     target = options.values["o"][-1]
-                    with open(target, "w", encoding="utf-8") as file:
-                        file.write(text)
+                    private_files.write(target, text)
                     print(f"Wrote {target}")
                 self._show(text, height)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable, Sequence
 
-from heaptide import command_process
+from heaptide import command_process, private_files
 from heaptide.messages import reason
 
 
@@ -74,8 +74,7 @@ def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) ->
         report.error = reason(error)
     if report.error is not None:
         try:
-            with open(report.path, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(_error_page(report, report.error))
+            private_files.write(report.path, _error_page(report, report.error))
         except Exception:
             pass
 

@@ -124,7 +124,7 @@ impl<'a> ControlClient<'a> {
             .map(PathBuf::from);
         let path = output.or(suggested).unwrap_or_else(|| DEFAULT_NAME.into());
         let mut output = if path.as_os_str() == "-" {
-            Output::standard()
+            Output::exact()
         } else {
             Output::file(&path, self.matches.get_flag("force"))?
         };

@@ -62,7 +62,7 @@ impl Destination {
     pub(crate) fn open(&self) -> Result<Output, Failure> {
         match &self.path {
             Some(path) => Output::file(path, self.force),
-            None => Ok(Output::standard()),
+            None => Ok(Output::exact()),
         }
     }
 }

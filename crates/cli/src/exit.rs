@@ -16,6 +16,7 @@ use std::fmt;
 use std::io;
 
 use crate::Outcome;
+use crate::messages::message;
 
 pub(crate) const OK: i32 = 0;
 pub(crate) const FAILED: i32 = 1;
@@ -59,15 +60,15 @@ impl Failure {
     pub(crate) fn report(self) -> Outcome {
         match self {
             Failure::Failed(sentence) => {
-                eprintln!("heaptide: {sentence}");
+                message!("{sentence}");
                 Outcome::Exit(FAILED)
             }
             Failure::Usage(sentence) => {
-                eprintln!("heaptide: {sentence}");
+                message!("{sentence}");
                 Outcome::Exit(USAGE)
             }
             Failure::NoMatch(sentence) => {
-                eprintln!("heaptide: {sentence}");
+                message!("{sentence}");
                 Outcome::Exit(NO_MATCH)
             }
             Failure::Ended(code) => Outcome::Exit(code),

@@ -11,6 +11,7 @@ use heaptide_capture::{Capture, Damage};
 
 use crate::exit::Failure;
 use crate::filters::request;
+use crate::messages::message;
 use crate::metrics;
 use crate::progress::Progress;
 
@@ -115,8 +116,8 @@ fn report_absent_libraries(session: &Session) {
         n => format!(" and {n} other libraries"),
     };
     WARNED.call_once(|| {
-        eprintln!(
-            "heaptide: cannot resolve native symbols of {first}{others}, which are not on this machine: \
+        message!(
+            "cannot resolve native symbols of {first}{others}, which are not on this machine: \
              run `heaptide symbols bundle` on the capture where the program ran"
         );
     });
@@ -125,11 +126,11 @@ fn report_absent_libraries(session: &Session) {
 /// Prints notes about damage. The report covers the rest of the capture.
 pub(crate) fn report_damage(path: &std::path::Path, damage: &[Damage]) {
     for note in damage.iter().take(MAX_NOTES) {
-        eprintln!("heaptide: {}: {note}", path.display());
+        message!("{}: {note}", path.display());
     }
     if damage.len() > MAX_NOTES {
-        eprintln!(
-            "heaptide: {}: {} more damaged ranges",
+        message!(
+            "{}: {} more damaged ranges",
             path.display(),
             damage.len() - MAX_NOTES
         );

@@ -15,6 +15,7 @@ mod exit;
 mod filters;
 mod input;
 mod live;
+mod messages;
 mod metrics;
 mod output;
 mod page;
@@ -29,9 +30,11 @@ mod timeline_file;
 mod timelines;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 
 use clap::Command;
 use clap::error::ErrorKind;
+use heaptide_report::text::controls::escape;
 
 use command_line::CommandLine;
 
@@ -131,8 +134,14 @@ pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
 
 /// Prints a parse error. Help and version succeed; anything else is invalid usage.
 fn explain(error: &clap::Error) -> Outcome {
+    let text = error.render().to_string();
+    let text = escape(&text);
     // A closed output is not an error.
-    let _ = error.print();
+    let _ = if error.use_stderr() {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
+    };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Outcome::Exit(exit::OK),
         _ => Outcome::Exit(exit::USAGE),

@@ -1,11 +1,16 @@
 //! The output of a report: standard output, or a file that is only overwritten with --force.
+//!
+//! A text escapes control characters, wherever it goes. Other formats have their own escapes and pass unchanged, except to a
+//! terminal. A file appears under its name when it is complete, and only the user can read it.
 
-use std::fs::OpenOptions;
+use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use heaptide_files::{Existing, NewFile};
 use heaptide_report::text::Style;
+use heaptide_report::text::controls::{Escaping, escape};
 
 use crate::exit::Failure;
 
@@ -27,15 +32,31 @@ pub(crate) fn arguments() -> [Arg; 2] {
 
 /// An open file or standard output.
 pub(crate) struct Output {
+    file: Option<NewFile>,
     path: Option<PathBuf>,
     out: BufWriter<Box<dyn Write>>,
 }
 
 impl Output {
+    /// Standard output for a text.
     pub(crate) fn standard() -> Output {
+        let out = Escaping::new(io::stdout(), style_of_standard() == Style::Terminal);
+        Output::unnamed(Box::new(out))
+    }
+
+    /// Standard output for a format that is not text: unchanged, unless a terminal would interpret it.
+    pub(crate) fn exact() -> Output {
+        if io::stdout().is_terminal() {
+            return Output::standard();
+        }
+        Output::unnamed(Box::new(io::stdout()))
+    }
+
+    fn unnamed(out: Box<dyn Write>) -> Output {
         Output {
+            file: None,
             path: None,
-            out: BufWriter::with_capacity(1 << 16, Box::new(io::stdout())),
+            out: BufWriter::with_capacity(1 << 16, out),
         }
     }
 
@@ -55,39 +76,46 @@ impl Output {
         Ok(())
     }
 
-    /// Opens the output of `-o` and `-f`.
+    /// Opens the output of `-o` and `-f` for a text.
     pub(crate) fn open(matches: &ArgMatches) -> Result<Output, Failure> {
         let Some(path) = matches.get_one::<PathBuf>("output") else {
             return Ok(Output::standard());
         };
-        Output::file(path, matches.get_flag("force"))
+        Output::named(path, matches.get_flag("force"), |file| {
+            Box::new(Escaping::new(file, false))
+        })
     }
 
+    /// Opens a file for any format.
     pub(crate) fn file(path: &Path, force: bool) -> Result<Output, Failure> {
-        let mut options = OpenOptions::new();
-        options.write(true);
-        if force {
-            options.create(true).truncate(true);
+        Output::named(path, force, |file| Box::new(file))
+    }
+
+    fn named(
+        path: &Path,
+        force: bool,
+        writer: impl FnOnce(File) -> Box<dyn Write>,
+    ) -> Result<Output, Failure> {
+        let existing = if force {
+            Existing::Replace
         } else {
-            options.create_new(true);
-        }
-        let file = options.open(path).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => exists(path),
-            _ => Failure::writing(path.display(), &error),
-        })?;
+            Existing::Refuse
+        };
+        let file = NewFile::create(path, existing).map_err(|error| cannot_create(path, &error))?;
+        let handle = file.file().try_clone();
+        let handle = handle.map_err(|error| Failure::writing(path.display(), &error))?;
         Ok(Output {
+            file: Some(file),
             path: Some(path.to_owned()),
-            out: BufWriter::new(Box::new(file)),
+            out: BufWriter::new(writer(handle)),
         })
     }
 
     /// Returns the style: colours in a terminal unless NO_COLOR is set.
     pub(crate) fn style(&self) -> Style {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if self.is_terminal() && !refused {
-            Style::Terminal
-        } else {
-            Style::Plain
+        match &self.path {
+            Some(_) => Style::Plain,
+            None => style_of_standard(),
         }
     }
 
@@ -118,12 +146,14 @@ impl Output {
         write(&mut self.out).map_err(|error| self.failure(&error))
     }
 
-    /// Flushes the output and prints the path of the file.
+    /// Flushes the output, gives the file its name and prints its path.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failure(&error))?;
-        if let Some(path) = &self.path {
-            let line = format!("Wrote {}", path.display());
-            writeln!(io::stdout(), "{line}")
+        if let (Some(file), Some(path)) = (self.file.take(), &self.path) {
+            file.publish()
+                .map_err(|error| cannot_create(path, &error))?;
+            let shown = path.display().to_string();
+            writeln!(io::stdout(), "Wrote {}", escape(&shown))
                 .map_err(|error| Failure::writing("standard output", &error))?;
         }
         Ok(())
@@ -137,7 +167,24 @@ impl Output {
     }
 }
 
-fn exists(path: &Path) -> Failure {
+/// Colours in a terminal unless NO_COLOR is set.
+fn style_of_standard() -> Style {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if io::stdout().is_terminal() && !refused {
+        Style::Terminal
+    } else {
+        Style::Plain
+    }
+}
+
+fn cannot_create(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::AlreadyExists => exists(path),
+        _ => Failure::writing(path.display(), error),
+    }
+}
+
+pub(crate) fn exists(path: &Path) -> Failure {
     Failure::failed(format!(
         "{} exists already: choose another name, or overwrite it with --force",
         path.display()

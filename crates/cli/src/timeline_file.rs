@@ -1,65 +1,69 @@
-//! The file that `heaptide record` writes. Each run creates a new file, so that runs and ranks never share one.
+//! The file that `heaptide record` writes. Each run creates a new file, so that runs and ranks never share one. It appears
+//! with its header, and only the user can read it: the header has the command line.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use heaptide_files::{Existing, NewFile};
 use heaptide_watch::local_stamp;
 use heaptide_watch::node::Node;
 
 use crate::exit::Failure;
+use crate::output;
 
 /// The maximum number of names to try.
 const MAX_TRIES: usize = 10_000;
 
 /// Creates the file that the user named.
-pub(crate) fn named(path: &Path, force: bool) -> Result<(File, PathBuf), Failure> {
-    let exists = || {
-        let shown = path.display();
-        Failure::failed(format!(
-            "{shown} exists already: choose another name, or overwrite it with --force"
-        ))
+pub(crate) fn named(path: &Path, force: bool, header: &str) -> Result<(File, PathBuf), Failure> {
+    let existing = if force {
+        Existing::Replace
+    } else {
+        Existing::Refuse
     };
-    let file = if force { replace(path) } else { create(path) };
-    match file {
+    match create(path, existing, header) {
         Ok(file) => Ok((file, path.to_owned())),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(output::exists(path)),
         Err(error) => Err(Failure::writing(path.display(), &error)),
     }
 }
 
 /// Creates `heaptide-<program>.<pid>.timeline`.
-pub(crate) fn own(folder: &Path, program: &str) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn own(folder: &Path, program: &str, header: &str) -> Result<(File, PathBuf), Failure> {
     let stem = format!("heaptide-{program}.{}", std::process::id());
     let more = (2..).map(|n: u32| format!("{stem}.{n}.timeline"));
     first_free(
         folder,
         std::iter::once(format!("{stem}.timeline")).chain(more),
+        header,
     )
 }
 
 /// Creates `mprofile_<YYYYmmddHHMMSS>.dat` for the first unused second, because mprof requires this form of name.
-pub(crate) fn mprof(folder: &Path) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn mprof(folder: &Path, header: &str) -> Result<(File, PathBuf), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_secs());
     first_free(
         folder,
         (now..).map(|second| format!("mprofile_{}.dat", local_stamp(second))),
+        header,
     )
 }
 
 /// Creates the file of a rank: mprof's name for the master, the host name for a worker.
-pub(crate) fn node(folder: &Path, node: &Node) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn node(folder: &Path, node: &Node, header: &str) -> Result<(File, PathBuf), Failure> {
     if node.is_master() {
-        return mprof(folder);
+        return mprof(folder, header);
     }
-    first_free(folder, node.worker_names())
+    first_free(folder, node.worker_names(), header)
 }
 
 fn first_free(
     folder: &Path,
     names: impl Iterator<Item = String>,
+    header: &str,
 ) -> Result<(File, PathBuf), Failure> {
     if !folder.as_os_str().is_empty() {
         std::fs::create_dir_all(folder)
@@ -67,7 +71,7 @@ fn first_free(
     }
     for name in names.take(MAX_TRIES) {
         let path = folder.join(name);
-        match create(&path) {
+        match create(&path, Existing::Refuse, header) {
             Ok(file) => return Ok((file, path)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Failure::writing(path.display(), &error)),
@@ -84,24 +88,11 @@ fn first_free(
     )))
 }
 
-/// Replaces a file by a new one, so that readers of the old file keep its contents. A device or pipe is not replaced but
-/// opened for writing.
-pub(crate) fn replace(path: &Path) -> io::Result<File> {
-    if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
-        return OpenOptions::new().append(true).open(path);
+fn create(path: &Path, existing: Existing, header: &str) -> io::Result<File> {
+    let new = NewFile::create(path, existing)?;
+    match new.file().write_all(header.as_bytes()) {
+        Ok(()) => new.publish(),
+        // The program runs even if the disk is full. The file stays without a name.
+        Err(_) => new.file().try_clone(),
     }
-    remove(path)?;
-    create(path)
-}
-
-/// Removes a file, if there is one.
-fn remove(path: &Path) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create_new(true).open(path)
 }

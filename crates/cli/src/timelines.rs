@@ -9,6 +9,7 @@ use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
+use crate::messages::{answer, message};
 
 pub(crate) fn argument() -> Arg {
     Arg::new("profiles")
@@ -89,7 +90,7 @@ pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
                 "there is no timeline in this folder: name one, or record one with heaptide record",
             )
         })?;
-        println!("Using last profile data.");
+        answer!("Using last profile data.");
         return Ok(vec![newest.path]);
     }
     let mut paths = Vec::new();
@@ -127,7 +128,7 @@ pub(crate) fn resolve(word: &str) -> Result<PathBuf, Failure> {
 pub(crate) fn read(path: &Path) -> Result<Timeline, Failure> {
     let timeline = heaptide_timeline::read_file(path).map_err(Failure::failed)?;
     for note in &timeline.damage {
-        eprintln!("heaptide: {}: {note}", path.display());
+        message!("{}: {note}", path.display());
     }
     Ok(timeline)
 }

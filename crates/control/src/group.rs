@@ -7,13 +7,14 @@
 //! ```
 //! Only the user can access the folder. Any process that finds the socket of an ended process removes it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub use heaptide_files::{private_folder, user};
 use heaptide_procfs as procfs;
 use serde_json::Value;
 
@@ -24,35 +25,6 @@ use crate::client;
 const LOCK: &str = "lock";
 /// The age at which a folder without running processes is removed.
 const LEFT_OVER_AFTER: Duration = Duration::from_secs(60);
-
-/// Creates a folder that only this user can access. Refuses an existing folder of another user.
-pub fn private_folder(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = path.parent().ok_or(error)?;
-            private_folder(parent)?;
-            return private_folder(path);
-        }
-        Err(error) => return Err(error),
-    }
-    let metadata = fs::symlink_metadata(path)?;
-    let is_own = metadata.is_dir() && metadata.uid() == user();
-    if is_own {
-        Ok(())
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            format!("{} belongs to another user", path.display()),
-        ))
-    }
-}
-
-/// Returns the effective user ID of this process.
-pub fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
 
 /// Returns the owner of a folder, or of its nearest ancestor that can be read.
 pub(crate) fn owner(folder: &Path) -> Option<u32> {
@@ -166,6 +138,7 @@ pub(crate) fn lock(group: &Path) -> io::Result<File> {
         .truncate(false)
         .write(true)
         .mode(0o600)
+        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
         .open(group.join(LOCK))?;
     loop {
         match rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive) {

@@ -8,10 +8,10 @@ mod session_details;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
+use heaptide_files::{Existing, NewFile};
 use serde_json::{Map, Value};
 
 use crate::calendar::unix_ms;
@@ -304,7 +304,9 @@ impl Program {
         let folder = session.folder.clone().unwrap_or_default();
         let copied = running.captures.iter().try_for_each(|capture| {
             let name = format!("{}.tide", capture.pid);
-            fs::copy(&capture.path, folder.join(name)).map(|_| ())
+            let copy = NewFile::create(&folder.join(name), Existing::Refuse)?;
+            std::io::copy(&mut capture.open()?, &mut copy.file())?;
+            copy.publish().map(drop)
         });
         if let Err(error) = copied {
             let _ = self.sessions.delete(&session);
@@ -322,19 +324,18 @@ impl Program {
         &self,
         options: &HeapOptions,
     ) -> Result<Option<(fs::File, u64, f64)>, String> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
         let folder = self.sessions.directory();
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".{}-{number}.heap", std::process::id()));
         let cannot = |error: std::io::Error| {
             let folder = folder.display();
             format!("cannot write a heap snapshot in {folder} ({error}): choose another directory")
         };
-        fs::create_dir_all(folder).map_err(cannot)?;
+        let path = heaptide_files::trusted_folder(folder)
+            .and_then(|()| heaptide_files::temporary_path(folder))
+            .map_err(cannot)?;
         let (recorder, options) = (self.recorder.clone(), options.clone());
         let taken = self.wait_for(move || {
             let taken = recorder.heap(&path, &options);
-            let file = fs::File::open(&path);
+            let file = heaptide_files::open_own(&path);
             let _ = fs::remove_file(&path);
             let file = file.and_then(|file| Ok((file.metadata()?.len(), file)));
             taken.map(|pause_ms| (file, pause_ms))
@@ -361,7 +362,7 @@ impl Program {
         meta.insert("group".into(), self.config.group_name().into());
         meta.insert("options".into(), options.to_json());
         meta.extend(more.map(|(key, value)| (key.to_owned(), value)));
-        fs::create_dir_all(self.sessions.directory())
+        heaptide_files::trusted_folder(self.sessions.directory())
             .and_then(|()| self.sessions.create(meta))
             .map_err(|error| {
                 let folder = self.sessions.directory().display();

@@ -4,14 +4,14 @@
 //! one, so the renderer writes its exit code to standard error.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
+
+use heaptide_files::scratch_file;
 
 use crate::config::RenderConfig;
 use crate::lock;
@@ -79,9 +79,9 @@ impl Renderer {
                 "cannot run the process that makes reports ({error})"
             ))
         };
-        std::fs::create_dir_all(&self.folder).map_err(failed)?;
-        let mut output = unlinked_file(&self.folder).map_err(failed)?;
-        let mut messages = unlinked_file(&self.folder).map_err(failed)?;
+        heaptide_files::trusted_folder(&self.folder).map_err(failed)?;
+        let mut output = scratch_file(&self.folder).map_err(failed)?;
+        let mut messages = scratch_file(&self.folder).map_err(failed)?;
         let (program, first) = self
             .config
             .command
@@ -181,19 +181,4 @@ fn result(messages: &mut File) -> io::Result<(String, Option<i32>)> {
         .split("\n\nFor more information")
         .next();
     Ok((message.unwrap_or_default().trim().to_owned(), code))
-}
-
-fn unlinked_file(folder: &Path) -> io::Result<File> {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!(".report-{}-{number}", std::process::id()));
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
 }

@@ -7,13 +7,18 @@
 //!                                    stats.json          numbers of a finished session
 //! ```
 //! A session ID in a request is only compared with existing names; it never becomes part of a path.
+//!
+//! Other users may have folders in the same directory. Only folders of this user are sessions, and only regular files of this
+//! user in them are read: a link could lead to any file that this program can read.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use heaptide_files::{Existing, NewFile, OwnFolder};
 use heaptide_procfs as procfs;
 use serde_json::{Map, Value, json};
 
@@ -22,12 +27,14 @@ use crate::calendar;
 use crate::group;
 use crate::routes::BASE;
 
-pub(crate) const META: &str = "session.json";
-pub(crate) const STATS: &str = "stats.json";
+const META: &str = "session.json";
+const STATS: &str = "stats.json";
 /// The key in `session.json` for the scope of the process IDs; see [`group::pid_space`].
 const SPACE: &str = "pid_space";
 /// The ID of a running recording that was not started by the control API.
 pub(crate) const CURRENT: &str = "current";
+/// The descriptions in a session folder are much shorter.
+const MAX_META_BYTES: u64 = 1 << 20;
 /// How long a process may take to report its recording.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -101,18 +108,19 @@ impl Sessions {
     }
 
     fn read(&self, id: &str, folder: &Path) -> Option<Session> {
-        let meta: Value = serde_json::from_slice(&fs::read(folder.join(META)).ok()?).ok()?;
+        let own = OwnFolder::open(folder).ok()?;
+        let meta: Value = serde_json::from_slice(&own.read(META, MAX_META_BYTES).ok()?).ok()?;
         let group = meta.get("group").and_then(Value::as_str);
         let group = group.and_then(|group| Some(self.runtime.as_ref()?.join(group)));
         let space = meta.get(SPACE).and_then(Value::as_str);
         let is_elsewhere = space.is_some_and(|space| group::pid_space().as_deref() != Some(space));
-        let entries = fs::read_dir(folder).ok()?.flatten();
-        let mut captures: Vec<Capture> = entries
-            .filter_map(|entry| {
-                let pid = pid_of(entry.file_name().to_str()?)?;
-                let metadata = entry.metadata().ok()?;
+        let names = own.names().ok()?.into_iter();
+        let mut captures: Vec<Capture> = names
+            .filter_map(|name| {
+                let pid = pid_of(name.to_str()?)?;
+                let metadata = own.file(&name).and_then(|file| file.metadata()).ok()?;
                 Some(Capture {
-                    path: entry.path(),
+                    path: folder.join(&name),
                     pid,
                     bytes: metadata.len(),
                     modified: metadata.modified().ok()?,
@@ -142,7 +150,7 @@ impl Sessions {
                     meta.insert("started_unix_ms".into(), now.into());
                     meta.insert(SPACE.into(), group::pid_space().into());
                     let meta = Value::Object(meta);
-                    fs::write(folder.join(META), meta.to_string())?;
+                    write(&folder, META, &meta)?;
                     return Ok(Session {
                         id,
                         folder: Some(folder),
@@ -184,7 +192,8 @@ impl Sessions {
 impl Session {
     /// Returns a session for a running recording that was not started by the control API.
     pub(crate) fn current(path: &Path) -> Option<Session> {
-        let metadata = fs::metadata(path).ok()?;
+        let metadata = heaptide_files::open_own(path).and_then(|file| file.metadata());
+        let metadata = metadata.ok()?;
         Some(Session {
             id: CURRENT.to_owned(),
             folder: None,
@@ -244,13 +253,21 @@ impl Session {
 
     /// Returns the stored numbers of a finished session.
     pub(crate) fn known_stats(&self) -> Option<Value> {
-        let path = self.folder.as_ref()?.join(STATS);
+        let own = OwnFolder::open(self.folder.as_ref()?).ok()?;
         let newest = self.captures.iter().map(|capture| capture.modified).max()?;
-        let metadata = fs::metadata(&path).ok()?;
-        if metadata.modified().ok()? < newest {
+        let file = own.file(OsStr::new(STATS)).ok()?;
+        if file.metadata().ok()?.modified().ok()? < newest {
             return None;
         }
-        serde_json::from_slice(&fs::read(path).ok()?).ok()
+        serde_json::from_slice(&own.read(STATS, MAX_META_BYTES).ok()?).ok()
+    }
+
+    /// Stores the numbers of a finished session.
+    pub(crate) fn store_stats(&self, stats: &Value) -> io::Result<()> {
+        match &self.folder {
+            Some(folder) => write(folder, STATS, stats),
+            None => Ok(()),
+        }
     }
 }
 
@@ -310,8 +327,15 @@ impl Capture {
     }
 
     pub(crate) fn open(&self) -> io::Result<File> {
-        File::open(&self.path)
+        heaptide_files::open_own(&self.path)
     }
+}
+
+/// Writes a description into a session folder.
+fn write(folder: &Path, name: &str, content: &Value) -> io::Result<()> {
+    let new = NewFile::create(&folder.join(name), Existing::Replace)?;
+    new.file().write_all(content.to_string().as_bytes())?;
+    new.publish().map(drop)
 }
 
 /// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711.tide.4712` (a forked child) → 4712.

@@ -87,16 +87,17 @@ pub fn take_heap(
     let file = file::create(&path, overwrite).map_err(to_python)?;
     let result = if fork {
         // SAFETY: as above, and the caller keeps the objects of the proof alive.
-        let copy = unsafe { file::walk_in_copy(&options, proof, session::position(), file) };
+        let copy = unsafe { file::walk_in_copy(&options, proof, session::position(), file.file()) };
         copy.and_then(|copy| py.detach(|| copy.finish()))
     } else {
         let walked = walked(&options, proof).map_err(FileError::Walk);
-        walked.and_then(|walked| py.detach(|| file::write(&walked.into_snapshot(), file, &path)))
+        walked.and_then(|walked| {
+            py.detach(|| file::write(&walked.into_snapshot(), file.file(), &path))
+        })
     };
-    let summary = result.map_err(|error| {
-        let _ = std::fs::remove_file(&path);
-        to_python(error)
-    })?;
+    let summary = result.map_err(to_python)?;
+    py.detach(|| file::publish(file, &path))
+        .map_err(to_python)?;
     Ok(row(summary))
 }
 

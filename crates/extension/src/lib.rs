@@ -3,6 +3,7 @@
 mod command;
 mod control;
 mod drawing;
+mod files;
 mod heap;
 mod heap_view;
 mod jobs;
@@ -50,6 +51,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_summary, module)?)?;
     module.add_function(wrap_pyfunction!(drawing::draw_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(files::private_folder, module)?)?;
+    module.add_function(wrap_pyfunction!(files::check_folder, module)?)?;
+    module.add_function(wrap_pyfunction!(files::write_file, module)?)?;
     module.add_class::<lines::LineWatch>()?;
     module.add_class::<usage::MemorySampler>()?;
     module.add_class::<usage::MemoryReader>()?;

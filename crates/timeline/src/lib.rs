@@ -15,4 +15,4 @@ mod text;
 pub use model::{Backend, Call, Ending, Header, Memory, Point, Process, Timeline};
 pub use mprof_format::read_call;
 pub use read::{ReadError, read, read_file};
-pub use record::{Format, NewProcess, Recorder, Tick};
+pub use record::{Format, NewProcess, Recorder, Tick, header_text};

@@ -42,6 +42,16 @@ pub struct Tick {
     pub limit: Option<u64>,
 }
 
+/// Returns the header of a file.
+pub fn header_text(format: Format, header: &Header) -> String {
+    let mut text = String::new();
+    match format {
+        Format::Heaptide => heaptide_format::header(&mut text, header),
+        Format::Mprof { .. } => mprof_format::header(&mut text, header),
+    }
+    text
+}
+
 /// Writes one file.
 pub struct Recorder<W: Write> {
     out: W,
@@ -52,20 +62,21 @@ pub struct Recorder<W: Write> {
 }
 
 impl<W: Write> Recorder<W> {
-    pub fn begin(out: W, format: Format, header: Header) -> io::Result<Recorder<W>> {
-        let mut recorder = Recorder {
+    /// Writes the header and continues after it.
+    pub fn begin(mut out: W, format: Format, header: Header) -> io::Result<Recorder<W>> {
+        out.write_all(header_text(format, &header).as_bytes())?;
+        Ok(Recorder::after_header(out, format, header))
+    }
+
+    /// Continues a file that has its header.
+    pub fn after_header(out: W, format: Format, header: Header) -> Recorder<W> {
+        Recorder {
             out,
             format,
             header,
             line: String::new(),
             written: heaptide_format::Written::default(),
-        };
-        match format {
-            Format::Heaptide => heaptide_format::header(&mut recorder.line, &recorder.header),
-            Format::Mprof { .. } => mprof_format::header(&mut recorder.line, &recorder.header),
         }
-        recorder.flush()?;
-        Ok(recorder)
     }
 
     pub fn appeared(&mut self, time_s: f64, process: &NewProcess<'_>) -> io::Result<()> {

@@ -4,7 +4,7 @@
 //! Each line is appended by one write, so lines of several processes never mix. An incomplete line is read later.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use heaptide_timeline::{Call, read_call};
@@ -44,7 +44,9 @@ impl Functions {
     /// Returns the calls added since the last call.
     pub fn take(&mut self) -> Vec<Call> {
         if self.file.is_none() {
-            self.file = File::open(&self.path).ok();
+            let mut options = File::options();
+            let options = options.read(true).custom_flags(libc::O_NOFOLLOW);
+            self.file = options.open(&self.path).ok();
         }
         let Some(file) = &self.file else {
             return Vec::new();

@@ -25,6 +25,20 @@ pub enum Target {
     Process(u32),
 }
 
+impl Target {
+    /// Fills in the command and the time.
+    pub fn describe(&self, header: &mut Header) {
+        header.command = match self {
+            Target::Command(words) => {
+                let text = words.iter().map(|word| word.to_string_lossy().into_owned());
+                command::join(text)
+            }
+            Target::Process(pid) => command::command_of(*pid).unwrap_or_default(),
+        };
+        header.started_s = unix_seconds();
+    }
+}
+
 pub struct Plan {
     pub target: Target,
     pub interval: Duration,
@@ -35,7 +49,7 @@ pub struct Plan {
     pub groups: PathBuf,
     /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
     pub membership: Option<String>,
-    /// `started_s` and `command` are filled in.
+    /// The header that the file has. [`Target::describe`] fills in what depends on the target.
     pub header: Header,
 }
 
@@ -51,7 +65,7 @@ pub struct Finished {
     pub write_error: Option<io::Error>,
 }
 
-/// Records one run into a new file. The program runs to its end even if writing the file fails.
+/// Records one run into a new file that has its header. The program runs to its end even if writing the file fails.
 pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError> {
     let mut functions = Functions::beside(path);
     let mut before = procfs::pids();
@@ -65,25 +79,21 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         None => Cgroup::of(in_group, &plan.groups),
     };
     let n_kills_before = procfs::oom_kills().unwrap_or(0);
-    let (mut watched, root, command) = match &plan.target {
+    let (mut watched, root) = match &plan.target {
         Target::Command(words) => {
             let program =
                 Program::start(words, (functions::VARIABLE, functions.path().as_os_str()))?;
-            let text = words.iter().map(|word| word.to_string_lossy().into_owned());
             let pid = program.pid;
-            (Watched::Program(program), pid, command::join(text))
+            (Watched::Program(program), pid)
         }
         Target::Process(pid) => {
-            let command = command::command_of(*pid).unwrap_or_default();
             // The process may have started any of them.
             before.clear();
-            (Watched::Process(Attached::begin()), *pid, command)
+            (Watched::Process(Attached::begin()), *pid)
         }
     };
     let began = Instant::now();
-    let mut header = plan.header;
-    header.command = command;
-    header.started_s = unix_seconds();
+    let header = plan.header;
     let mut session = Session {
         tree: Tree::new(root, before, header.backend),
         group,
@@ -94,7 +104,10 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         slow: None,
         header: header.clone(),
     };
-    let mut out = Writing::begin(file, plan.form, header);
+    let mut out = Writing {
+        recorder: Some(Recorder::after_header(file, plan.form, header)),
+        error: None,
+    };
     let end = plan.timeout.and_then(|timeout| began.checked_add(timeout));
     let mut next = began;
     let ending = loop {
@@ -268,19 +281,6 @@ struct Writing {
 }
 
 impl Writing {
-    fn begin(file: File, form: Format, header: Header) -> Writing {
-        match Recorder::begin(file, form, header) {
-            Ok(recorder) => Writing {
-                recorder: Some(recorder),
-                error: None,
-            },
-            Err(error) => Writing {
-                recorder: None,
-                error: Some(error),
-            },
-        }
-    }
-
     fn write(&mut self, write: impl FnOnce(&mut Recorder<File>) -> io::Result<()>) {
         if let Some(Err(error)) = self.recorder.as_mut().map(write) {
             self.error = Some(error);

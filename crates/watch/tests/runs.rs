@@ -1,11 +1,12 @@
 //! Whole runs: the content of the file after a program has exited or was killed.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use heaptide_timeline::{Ending, Format, Header, Timeline, read_file};
+use heaptide_timeline::{Ending, Format, Header, Timeline, header_text, read_file};
 use heaptide_watch::{Finished, Plan, StartError, Target, watch};
 
 struct Folder(PathBuf);
@@ -32,17 +33,22 @@ impl Folder {
     }
 
     fn try_run(&self, form: Format, words: &[&str]) -> Result<Finished, StartError> {
+        let target = Target::Command(words.iter().map(|word| word.to_string().into()).collect());
+        let mut header = Header::default();
+        target.describe(&mut header);
+        let mut file = File::create(self.path()).expect("a file");
+        file.write_all(header_text(form, &header).as_bytes())
+            .expect("written");
         let plan = Plan {
-            target: Target::Command(words.iter().map(|word| word.to_string().into()).collect()),
+            target,
             interval: Duration::from_millis(20),
             timeout: None,
             form,
             // The folder replaces this machine's control group and has version 2.
             groups: self.0.clone(),
             membership: Some("0::/\n".to_owned()),
-            header: Header::default(),
+            header,
         };
-        let file = File::create(self.path()).expect("a file");
         watch(plan, file, &self.path())
     }
 

@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from heaptide import _native
+from heaptide import _native, private_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -95,7 +95,7 @@ class Stat:
         if hasattr(fn, "write"):
             fn.write(self._text())
             return
-        with open(fn, mode, encoding="utf-8") as file:
+        with open(fn, mode, encoding="utf-8", opener=private_files.opener) as file:
             file.write(self._text())
 
     def _text(self) -> str:

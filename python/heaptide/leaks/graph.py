@@ -8,7 +8,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import _native, objects
+from heaptide import _native, objects, private_files
 from heaptide.leaks import accounts
 from heaptide.messages import reason, say
 from heaptide.objects import drawing, references
@@ -49,8 +49,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     path = os.path.join(tracer.output_dir, name)
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"
     for form in ("svg", "dot", "html"):
-        with open(f"{path}.{form}", "w", encoding="utf-8") as file:
-            file.write(drawing.draw(graph, form, title))
+        private_files.write(f"{path}.{form}", drawing.draw(graph, form, title))
     return f"{path}.svg"
 
 

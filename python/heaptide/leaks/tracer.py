@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from heaptide import _native
+from heaptide import _native, private_files
 from heaptide.containment import report_failure
 from heaptide.leaks import accounts, report
 from heaptide.leaks.caches import clear_caches
@@ -393,8 +393,7 @@ class JobTracer:
         path = os.path.join(self.output_dir, f"heaptide-grown.{os.getpid()}.txt")
         try:
             os.makedirs(self.output_dir, exist_ok=True)
-            with open(path, "w", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+            private_files.write(path, text)
         except Exception as error:
             say(f"cannot write the report of what grew: {reason(error)}")
             return

@@ -48,7 +48,7 @@ def end(bracket: Bracket | None) -> None:
     try:
         from heaptide.lines.report import append
 
-        append(bracket.path, line)
+        append(bracket.path, line, os.O_NOFOLLOW)
     except Exception as error:
         from heaptide.messages import reason, say_once
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType
 from typing import Any, TextIO
 
-from heaptide import _native, platforms
+from heaptide import _native, platforms, private_files
 from heaptide.messages import reason, say
 from heaptide.platforms import compss
 
@@ -110,13 +110,7 @@ def save_page(
     """Write a page, whole or not at all. Never raises."""
     try:
         page = _native.render_lines(functions, precision=precision, columns=list(columns), form="page")
-        # A device or a pipe must not be replaced by a file.
-        in_place = os.path.exists(path) and not os.path.isfile(path)
-        unfinished = path if in_place else f"{path}.{os.getpid()}.part"
-        with open(unfinished, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(page)
-        if not in_place:
-            os.replace(unfinished, path)
+        private_files.write(path, page)
     except Exception as error:
         say(f"the page {path} could not be written ({reason(error)}): check the folder and the space left")
 
@@ -153,12 +147,12 @@ def _write(stream: TextIO | None, text: str) -> None:
     stream.write(text)
 
 
-def append(path: str, text: str) -> None:
+def append(path: str, text: str, flags: int = 0) -> None:
     """Append to a file that several processes append to, so that their texts do not mix."""
     import fcntl
 
     data = text.encode("utf-8", "backslashreplace")
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = private_files.opener(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | flags)
     try:
         # Appending writes are atomic on a local disk; other file systems need the lock.
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -16,6 +16,7 @@ import tempfile
 import types
 from typing import TYPE_CHECKING, Any
 
+from heaptide import private_files
 from heaptide.objects import drawing, references
 from heaptide.objects.boxes import Boxes, long_name_of, short_name_of
 from heaptide.objects.references import is_proper_module
@@ -331,7 +332,6 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
     if form not in _FORMATS:
         raise ValueError(f"the format of {path} is unknown: use a name that ends in .svg, .html or .dot")
     text = drawing.draw(graph, form, os.path.basename(path))
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    private_files.write(path, text)
     print(f"Graph written to {path} ({len(graph.nodes)} nodes)")
     return path

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 
-from heaptide import _native
+from heaptide import _native, private_files
 from heaptide.messages import say_once
 from heaptide.recording import capture_files, tracker
 
@@ -106,7 +106,7 @@ def _link(source: str, capture: str) -> bool:
 
 
 def _copy(source: str, capture: str) -> None:
-    with open(source, "rb") as old, open(capture, "xb") as new:
+    with open(source, "rb") as old, open(capture, "xb", opener=private_files.opener) as new:
         while piece := old.read(1 << 20):
             new.write(piece)
 

@@ -2,40 +2,34 @@
 //!
 //! Runs on: the thread that starts a recording. Allocates: past the hooks. Locks: none.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 
 use heaptide_capture::{Header, header};
+use heaptide_files::{Existing, NewFile};
 
 use crate::host::resident::Resident;
+use crate::host::sys;
 use crate::record::clock;
 use crate::session::config::Config;
 use crate::session::error::StartError;
 
-pub fn open(config: &Config) -> Result<File, StartError> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .mode(0o666)
-        .custom_flags(libc::O_CLOEXEC);
-    if config.overwrite {
-        // A regular file is replaced, not truncated: another process may be recording into it.
-        let is_file = std::fs::metadata(&config.path).is_ok_and(|metadata| metadata.is_file());
-        let is_replaceable = is_file && OpenOptions::new().write(true).open(&config.path).is_ok();
-        if is_replaceable {
-            let _ = std::fs::remove_file(&config.path);
-        }
-        options.create(true).truncate(true);
+/// Creates the capture, which appears under its name with a complete header or not at all.
+pub fn create(config: &Config, header: &[u8]) -> Result<File, StartError> {
+    let existing = if config.overwrite {
+        Existing::Replace
     } else {
-        options.create_new(true);
-    }
-    options
-        .open(&config.path)
-        .map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
-            _ => StartError::Open(config.path.clone(), error),
-        })
+        Existing::Refuse
+    };
+    let cannot_open = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => StartError::Exists(config.path.clone()),
+        _ => StartError::Open(config.path.clone(), error),
+    };
+    let new = NewFile::create(&config.path, existing).map_err(cannot_open)?;
+    sys::write_all_at(new.file().as_raw_fd(), header, 0)
+        .map_err(|error| StartError::Write(config.path.clone(), error))?;
+    new.publish().map_err(cannot_open)
 }
 
 pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift: u32) -> Header {

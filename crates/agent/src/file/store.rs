@@ -105,17 +105,17 @@ struct Tail {
 }
 
 impl Store {
-    /// Writes `header` to the file and reserves the first slots. `path` is the file's name.
-    pub fn new(file: File, path: &Path, header: &[u8]) -> io::Result<Store> {
+    /// Takes over the file `path`, which has a header of `header_len` bytes, and reserves the first slots.
+    pub fn new(file: File, path: &Path, header_len: usize) -> io::Result<Store> {
         let file = OwnFile::new(file)?;
         file.lock();
-        sys::write_all_at(file.fd()?, header, 0)?;
+        let first_area = align_up(header_len as u64, AREA_ALIGN);
         let store = Store {
             file,
             path: path.to_owned(),
             pool: Mutex::default(),
             tail: Mutex::new(Tail {
-                offset: align_up(header.len() as u64, AREA_ALIGN),
+                offset: first_area,
                 blocks: Vec::new(),
                 event_bytes: 0,
             }),
@@ -123,7 +123,7 @@ impl Store {
             n_waiting: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             page_len: sys::page_len(),
-            first_area: align_up(header.len() as u64, AREA_ALIGN),
+            first_area,
         };
         store.grow(Size::Small)?;
         Ok(store)

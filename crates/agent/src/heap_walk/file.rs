@@ -1,13 +1,14 @@
 //! Writes a snapshot to a file, from this process or from a forked child.
 
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use heaptide_capture::heap::{HeapSnapshot, RecordingPosition, write_heap};
+use heaptide_files::{Existing, NewFile};
 
 use super::{Proof, SnapshotOptions, WalkError, walk};
 use crate::host::sys::KeepErrno;
@@ -118,25 +119,30 @@ impl fmt::Display for FileError {
     }
 }
 
-/// Creates the file of a snapshot, which must not exist unless `overwrite` is set.
-pub fn create(path: &Path, overwrite: bool) -> Result<File, FileError> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    if overwrite {
-        options.create(true).truncate(true);
+/// Creates the file of a snapshot, which must not exist unless `overwrite` is set. It appears once it is published.
+pub fn create(path: &Path, overwrite: bool) -> Result<NewFile, FileError> {
+    let existing = if overwrite {
+        Existing::Replace
     } else {
-        options.create_new(true);
-    }
-    options.open(path).map_err(|error| {
-        let path = path.to_owned();
-        match error.kind() {
-            io::ErrorKind::AlreadyExists => FileError::Exists(path, error),
-            _ => FileError::Create(path, error),
-        }
-    })
+        Existing::Refuse
+    };
+    NewFile::create(path, existing).map_err(|error| named(path, error))
 }
 
-pub fn write(snapshot: &HeapSnapshot, file: File, path: &Path) -> Result<Summary, FileError> {
+/// Gives the complete snapshot its name.
+pub fn publish(file: NewFile, path: &Path) -> Result<(), FileError> {
+    let published = file.publish();
+    published.map(drop).map_err(|error| named(path, error))
+}
+
+fn named(path: &Path, error: io::Error) -> FileError {
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => FileError::Exists(path.to_owned(), error),
+        _ => FileError::Create(path.to_owned(), error),
+    }
+}
+
+pub fn write(snapshot: &HeapSnapshot, file: &File, path: &Path) -> Result<Summary, FileError> {
     write_heap(snapshot, file).map_err(|error| FileError::Write(path.to_owned(), error))?;
     Ok(Summary::of(snapshot))
 }
@@ -156,7 +162,7 @@ pub unsafe fn walk_in_copy(
     options: &SnapshotOptions,
     proof: Proof,
     recording: Option<RecordingPosition>,
-    file: File,
+    file: &File,
 ) -> Result<Copy, FileError> {
     let mut ends = [-1; 2];
     // SAFETY: `ends` has room for the two descriptors the call writes.

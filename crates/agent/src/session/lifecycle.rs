@@ -129,10 +129,11 @@ unsafe fn start_as(
     let shift = clock::tick_shift();
     TICK_SHIFT.store(shift, Ordering::Relaxed);
     let header = new_file::header_of(&config, id, parent, shift);
-    let file = new_file::open(&config)?;
+    let header = header.to_bytes();
+    let file = new_file::create(&config, &header)?;
     let _mask = TemporaryMask::without_bus_error();
     bus_error::install();
-    let store = Store::new(file, &config.path, &header.to_bytes()).map_err(|error| {
+    let store = Store::new(file, &config.path, header.len()).map_err(|error| {
         bus_error::uninstall();
         StartError::Write(config.path.clone(), error)
     })?;

@@ -17,6 +17,7 @@ use super::{detach, record};
 use crate::arguments::{self, flag};
 use crate::exit::Failure;
 use crate::live::{Feed, find};
+use crate::messages::message;
 use crate::run_summary;
 use crate::terminal::{self, Exit, Paint};
 
@@ -147,26 +148,26 @@ fn report_start(recording: &Started, target: &Target, until_detach: bool) {
         note, paused, took, ..
     } = &recording.visited;
     if !note.is_empty() {
-        eprintln!("heaptide: {note}; the capture has no Python stacks");
+        message!("{note}; the capture has no Python stacks");
     }
-    eprintln!(
-        "heaptide: recording process {pid} into {}; attaching took {} and paused the process for {}",
+    message!(
+        "recording process {pid} into {}; attaching took {} and paused the process for {}",
         recording.home.display(),
         milliseconds(*took),
         milliseconds(*paused)
     );
     if !recording.is_direct {
-        eprintln!(
-            "heaptide: the process has its own file system; the capture is in {} there until you detach",
+        message!(
+            "the process has its own file system; the capture is in {} there until you detach",
             recording.visited.capture.display()
         );
     }
-    eprintln!(
-        "heaptide: earlier allocations are not in the capture: {} resident",
+    message!(
+        "earlier allocations are not in the capture: {} resident",
         units::size(target.status.resident_bytes)
     );
     if until_detach {
-        eprintln!("heaptide: stop recording with: heaptide detach {pid}");
+        message!("stop recording with: heaptide detach {pid}");
     }
 }
 
@@ -195,7 +196,7 @@ fn wait_and_detach(
             Ok(path) => path,
             // Another command detached and left the capture at the same path.
             Err(_) if find::capture_of(target.pid).is_err() && recording.home.is_file() => {
-                eprintln!("heaptide: another command stopped the recording");
+                message!("another command stopped the recording");
                 recording.home.clone()
             }
             Err(failure) => return Err(failure),
@@ -211,7 +212,7 @@ fn wait_and_detach(
     };
     if !matches.get_flag("quiet") {
         for line in run_summary(&path) {
-            eprintln!("heaptide: {line}");
+            message!("{line}");
         }
     }
     if let Some(signal) = received.filter(|&signal| signal != SIGINT) {

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Command};
 use heaptide_attach::{Target, shared_folder, visit};
+use heaptide_files::{Existing, NewFile};
 use heaptide_procfs as procfs;
 
 use crate::arguments;
 use crate::commands::symbols;
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::run_summary;
-use crate::timeline_file;
 
 pub(crate) const NAME: &str = "detach";
 
@@ -34,7 +35,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = end(&target)?;
     if !matches.get_flag("quiet") {
         for line in run_summary(&path) {
-            eprintln!("heaptide: {line}");
+            message!("{line}");
         }
     }
     Ok(())
@@ -44,8 +45,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
     let ended = visit::detach(target).map_err(Failure::failed)?;
     if !ended.note.is_empty() {
-        eprintln!(
-            "heaptide: {}: the capture has the records that could be written",
+        message!(
+            "{}: the capture has the records that could be written",
             ended.note
         );
     }
@@ -57,9 +58,7 @@ pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
     // still useful.
     let root = procfs::root(target.pid);
     if symbols::bundle_from(&root, &ended.home).is_err() {
-        eprintln!(
-            "heaptide: cannot store the native symbols: run heaptide symbols bundle in the container"
-        );
+        message!("cannot store the native symbols: run heaptide symbols bundle in the container");
     }
     Ok(ended.home)
 }
@@ -74,8 +73,10 @@ pub(crate) fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> 
     };
     let mut from = shared_folder::open_in_root(pid, there).map_err(|error| lost(&error))?;
     // When recording started, the path was free or could be overwritten.
-    let mut to =
-        timeline_file::replace(here).map_err(|error| Failure::writing(here.display(), &error))?;
-    io::copy(&mut from, &mut to).map_err(|error| Failure::writing(here.display(), &error))?;
+    let copied = NewFile::create(here, Existing::Replace).and_then(|to| {
+        io::copy(&mut from, &mut to.file())?;
+        to.publish()
+    });
+    copied.map_err(|error| Failure::writing(here.display(), &error))?;
     shared_folder::remove_in_root(pid, there).map_err(|error| lost(&error))
 }

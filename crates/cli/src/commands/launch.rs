@@ -10,6 +10,7 @@ use heaptide_timeline::Ending;
 use heaptide_watch::{Start, node, run_all};
 
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::reinvoke;
 
 pub(crate) const NAME: &str = "launch";
@@ -88,17 +89,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         None => local(n_ranks, &rank),
     };
     let endings = run_all(&starts).map_err(|error| {
-        eprintln!("heaptide: {error}");
+        message!("{error}");
         Failure::Ended(error.exit_code())
     })?;
     if is_profiled {
         let folder = node::folder().unwrap_or_default();
         // A launcher that fails leaves no timelines.
         if has_timelines(&folder) {
-            eprintln!(
-                "heaptide: view it with: heaptide plot {}",
-                all_timelines(&folder)
-            );
+            message!("view it with: heaptide plot {}", all_timelines(&folder));
         }
     }
     let codes = endings.iter().map(|ending| match ending {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_procfs as procfs;
 use heaptide_report::{shell, units};
-use heaptide_timeline::{Backend, Ending, Format, Header};
+use heaptide_timeline::{Backend, Ending, Format, Header, header_text};
 use heaptide_watch::cgroup;
 use heaptide_watch::node::{self, Node};
 use heaptide_watch::{Finished, Plan, Target, watch};
 
 use crate::arguments::{self, flag, force, quiet};
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::{reinvoke, timeline_file};
 
 pub(crate) const NAME: &str = "record";
@@ -131,11 +132,11 @@ pub(crate) fn interval(text: &str) -> Result<f64, String> {
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let target = target(matches)?;
     let node = Node::of_this_process();
-    let (file, path) = open(matches, &target, &node)?;
     let is_node = matches.get_flag("node");
+    let named = matches.get_one::<PathBuf>("output");
     let is_dat = is_node
         || matches.get_flag("dat")
-        || path.extension().is_some_and(|ending| ending == "dat");
+        || named.is_some_and(|path| path.extension().is_some_and(|ending| ending == "dat"));
     let form = if is_dat {
         Format::Mprof {
             include_children: is_node || matches.get_flag("include-children"),
@@ -151,6 +152,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let backend = matches
         .get_one::<String>("backend")
         .and_then(|name| Backend::parse(name));
+    let mut header = Header {
+        host: Some(node.host.clone()),
+        rank: node.rank.filter(|_| is_node),
+        interval_s,
+        backend: backend.unwrap_or_default(),
+        ..Header::default()
+    };
+    target.describe(&mut header);
+    let (file, path) = open(matches, &target, &node, &header_text(form, &header))?;
     let plan = Plan {
         target,
         interval: Duration::from_secs_f64(interval_s),
@@ -158,28 +168,22 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         form,
         groups: cgroup::ROOT.into(),
         membership: None,
-        header: Header {
-            host: Some(node.host),
-            rank: node.rank.filter(|_| is_node),
-            interval_s,
-            backend: backend.unwrap_or_default(),
-            ..Header::default()
-        },
+        header,
     };
     let finished = watch(plan, file, &path).map_err(|error| {
         // Nothing was recorded. Remove only a regular file, never a device or a pipe.
         if path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             let _ = std::fs::remove_file(&path);
         }
-        eprintln!("heaptide: {error}");
+        message!("{error}");
         Failure::Ended(error.exit_code())
     })?;
     if !matches.get_flag("quiet") {
         report_end(&finished, &path);
     }
     if let Some(error) = &finished.write_error {
-        eprintln!(
-            "heaptide: {} is incomplete ({error}): check the disk space; the program was not affected",
+        message!(
+            "{} is incomplete ({error}): check the disk space; the program was not affected",
             path.display()
         );
     }
@@ -233,19 +237,20 @@ fn open(
     matches: &ArgMatches,
     target: &Target,
     node: &Node,
+    header: &str,
 ) -> Result<(std::fs::File, PathBuf), Failure> {
     if let Some(path) = matches.get_one::<PathBuf>("output") {
-        return timeline_file::named(path, matches.get_flag("force"));
+        return timeline_file::named(path, matches.get_flag("force"), header);
     }
     let folder = node::folder()
         .filter(|_| matches.get_flag("node"))
         .unwrap_or_default();
     if matches.get_flag("node") {
-        timeline_file::node(&folder, node)
+        timeline_file::node(&folder, node, header)
     } else if matches.get_flag("dat") {
-        timeline_file::mprof(&folder)
+        timeline_file::mprof(&folder, header)
     } else {
-        timeline_file::own(&folder, &program_name(target))
+        timeline_file::own(&folder, &program_name(target), header)
     }
 }
 
@@ -271,23 +276,20 @@ fn program_name(target: &Target) -> String {
 fn report_end(finished: &Finished, path: &Path) {
     let shown = path.display().to_string();
     if finished.n_oom_kills > 0 {
-        eprintln!("heaptide: the kernel killed a process of this run because memory ran out");
+        message!("the kernel killed a process of this run because memory ran out");
     }
     if finished.n_resident_only > 0 {
-        eprintln!(
-            "heaptide: shared memory of {} processes of other users is unreadable: their resident size is used instead",
+        message!(
+            "shared memory of {} processes of other users is unreadable: their resident size is used instead",
             finished.n_resident_only
         );
     }
-    eprintln!(
-        "heaptide: peak memory: {:.1} MiB, all processes together",
+    message!(
+        "peak memory: {:.1} MiB, all processes together",
         units::mib(finished.peak_bytes)
     );
-    eprintln!("heaptide: recorded into {shown}");
-    eprintln!(
-        "heaptide: view it with: heaptide plot {}",
-        shell::quote(&shown)
-    );
+    message!("recorded into {shown}");
+    message!("view it with: heaptide plot {}", shell::quote(&shown));
 }
 
 /// Exits like the program, so that the parent sees the same exit code or signal.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::exit::Failure;
+use crate::messages::answer;
 use crate::timelines::{self, profiles};
 
 fn dry_run() -> Arg {
@@ -58,9 +59,9 @@ pub(crate) fn clean(matches: &ArgMatches) -> Result<(), Failure> {
 fn remove(paths: Vec<PathBuf>, is_dry: bool) -> Result<(), Failure> {
     let paths = timelines::with_companions(paths);
     if is_dry {
-        println!("Files to be removed: ");
+        answer!("Files to be removed: ");
         for path in paths {
-            println!("{}", path.display());
+            answer!("{}", path.display());
         }
         return Ok(());
     }

@@ -9,6 +9,7 @@ use heaptide_procfs as procfs;
 
 use crate::exit::Failure;
 use crate::input;
+use crate::messages::answer;
 use crate::progress::Progress;
 
 pub(crate) fn arguments() -> Command {
@@ -56,7 +57,7 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
         )));
     }
     let Stored { n_added, n_all } = store_symbols(capture, None)?;
-    println!("{shown}: {n_added} symbols added, {n_all} in total");
+    answer!("{shown}: {n_added} symbols added, {n_all} in total");
     Ok(())
 }
 

@@ -24,6 +24,7 @@ use heaptide_procfs::is_running;
 use super::feed::Feed;
 use super::serve::Server;
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::run_summary;
 use crate::terminal::{self, Companion, Exit, Paint};
 
@@ -73,7 +74,7 @@ pub(crate) fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> 
     };
     if plan.output.is_some() && !plan.quiet {
         for line in run_summary(&capture) {
-            eprintln!("heaptide: {line}");
+            message!("{line}");
         }
     }
     drop(folder);
@@ -141,7 +142,7 @@ fn show_at_port(command: &mut Command, capture: &Path, port: u16) -> Result<Exit
     // Bind first, so that a port in use fails before the program starts.
     let listener = Server::bind(port)?;
     let port = listener.local_addr().map_or(port, |address| address.port());
-    eprintln!("heaptide: view it in another terminal with: heaptide live {port}");
+    message!("view it in another terminal with: heaptide live {port}");
     let mut child = spawn(command)?;
     let pid = child.id();
     let forwarder = Forwarder::start(pid);

@@ -1,6 +1,5 @@
 //! The description of a session that the control API returns: its numbers, its processes and its links.
 
-use std::fs;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ use super::Program;
 use crate::calendar::{timestamp, unix_ms};
 use crate::reports;
 use crate::routes::BASE;
-use crate::sessions::{STATS, Session};
+use crate::sessions::Session;
 
 /// Stopping or listing a session larger than this does not compute its numbers.
 pub(crate) const MAX_BYTES_FOR_QUICK_STATS: u64 = 256 << 20;
@@ -35,9 +34,9 @@ impl Program {
             text.extend_from_slice(&buffer[..n_read]);
         }
         let stats: Value = serde_json::from_slice(&text).ok()?;
-        if let (Some(folder), false) = (&session.folder, session.is_running()) {
+        if !session.is_running() {
             // If the file cannot be written, the next request computes the numbers again.
-            let _ = fs::write(folder.join(STATS), stats.to_string());
+            let _ = session.store_stats(&stats);
         }
         Some(stats)
     }

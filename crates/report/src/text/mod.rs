@@ -1,5 +1,6 @@
 //! Reports for a terminal.
 
+pub mod controls;
 pub mod diff;
 pub mod findings;
 pub mod heap;

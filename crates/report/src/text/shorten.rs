@@ -3,6 +3,7 @@
 //! Widths are terminal columns: some characters take two, some none. Names come from captures, which may come from
 //! anywhere, so control characters are shown as `�`.
 
+use super::controls::is_interpreted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 const CUT: char = '…';
@@ -15,7 +16,13 @@ pub fn width(text: &str) -> usize {
 /// Replaces characters that a terminal would interpret.
 pub fn harmless(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .map(|c| {
+            if is_interpreted(c) || c.is_control() {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

@@ -7,8 +7,19 @@ pub enum Style {
     Terminal,
 }
 
+/// Whether this is a code that Heaptide writes: bold, dim, one of the 16 standard colours, or the end of one of these.
+pub(crate) fn is_own_code(code: &str) -> bool {
+    let number = code
+        .strip_prefix("\x1b[")
+        .and_then(|code| code.strip_suffix('m'));
+    matches!(number, Some("0" | "1" | "2"))
+        || number.is_some_and(|number| {
+            number.len() == 2 && matches!(number.parse(), Ok(30..=37 | 90..=97))
+        })
+}
+
 impl Style {
-    fn paint(self, code: &str, text: &str) -> String {
+    pub(crate) fn paint(self, code: &str, text: &str) -> String {
         match self {
             Style::Plain => text.to_owned(),
             Style::Terminal => format!("\x1b[{code}m{text}\x1b[0m"),

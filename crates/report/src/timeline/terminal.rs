@@ -7,6 +7,7 @@ use heaptide_analysis::model::chart::{Bracket, Chart};
 use super::axis::Axis;
 use super::labels;
 use crate::text::Style;
+use crate::text::controls::is_interpreted;
 
 /// Columns for the marks of the left axis, and its line.
 const GUTTER: usize = 9;
@@ -202,7 +203,13 @@ fn legend(out: &mut dyn Write, chart: &Chart, paint: &Paint, width: usize) -> io
 
 /// Command lines may be long and contain control characters.
 fn shortened(text: &str, width: usize) -> String {
-    let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
+    let clean = |letter: char| {
+        if is_interpreted(letter) || letter == '\n' {
+            ' '
+        } else {
+            letter
+        }
+    };
     if text.chars().count() <= width {
         return text.chars().map(clean).collect();
     }
@@ -214,10 +221,7 @@ struct Paint(Style);
 
 impl Paint {
     fn coloured(&self, text: &str, colour: u8) -> String {
-        match self.0 {
-            Style::Terminal => format!("\x1b[{colour}m{text}\x1b[0m"),
-            Style::Plain => text.to_owned(),
-        }
+        self.0.paint(&colour.to_string(), text)
     }
 
     fn bold(&self, text: &str) -> String {

@@ -24,6 +24,7 @@ use super::{Subcommand, complete};
 use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::{self, Failure};
+use crate::messages::message;
 
 /// All subcommands, in the order of the help.
 const ALL: &[Subcommand] = &[
@@ -128,7 +129,7 @@ fn open_path(path: &Path) -> Result<Heap, Failure> {
 fn read(path: &Path) -> Result<HeapSnapshot, Failure> {
     let snapshot = HeapSnapshot::open(path).map_err(Failure::failed)?;
     for note in &snapshot.header.notes {
-        eprintln!("heaptide: {}: {note}", path.display());
+        message!("{}: {note}", path.display());
     }
     Ok(snapshot)
 }

@@ -9,6 +9,7 @@ use heaptide_report::text::heap::{self as text, More};
 
 use super::{open_joined, rows_argument, take};
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::output::Output;
 
 pub(super) fn arguments() -> Vec<Arg> {
@@ -39,9 +40,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     output.write(|out| text::kinds_table(out, &table, super::n_rows(matches), More::Option))?;
     output.finish()?;
     let path = path.display();
-    eprintln!("heaptide: the snapshot is in {path}; next:");
-    eprintln!("heaptide:   heaptide heap suspects {path}            leak suspects");
-    eprintln!("heaptide:   heaptide heap paths {path} --kind KIND   shortest paths from roots");
-    eprintln!("heaptide:   heaptide heap explore {path}             interactive page");
+    message!("the snapshot is in {path}; next:");
+    message!("  heaptide heap suspects {path}            leak suspects");
+    message!("  heaptide heap paths {path} --kind KIND   shortest paths from roots");
+    message!("  heaptide heap explore {path}             interactive page");
     Ok(())
 }

@@ -7,6 +7,7 @@ use heaptide_analysis::heap::allocations;
 use heaptide_capture::heap::HeapSnapshot;
 
 use crate::exit::Failure;
+use crate::messages::message;
 
 pub(super) fn argument() -> Arg {
     Arg::new("recording")
@@ -44,7 +45,7 @@ pub(super) fn join(
     match joined {
         Ok(stacks) => snapshot.stacks = Some(stacks),
         Err(sentence) if position.objects => {
-            eprintln!("heaptide: {}: {sentence}", path.display());
+            message!("{}: {sentence}", path.display());
         }
         // A recording without Python's allocators has no stacks of objects, so nothing is missing.
         Err(_) => {}

@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::commands::{attach, detach};
 use crate::control_client::{self, ControlClient};
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::output::{self, Output};
 use crate::reinvoke;
 use crate::running_processes;
@@ -118,7 +119,7 @@ pub(super) fn of_process(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 }
 
 fn report_pause(milliseconds: &str) {
-    eprintln!("heaptide: the program was paused for {milliseconds} ms");
+    message!("the program was paused for {milliseconds} ms");
 }
 
 fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {
@@ -159,8 +160,8 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     if !is_direct {
         detach::fetch(pid, &visited.capture, &home)?;
     }
-    eprintln!(
-        "heaptide: wrote the heap snapshot of process {pid} to {}",
+    message!(
+        "wrote the heap snapshot of process {pid} to {}",
         home.display()
     );
     report_pause(&visited.note);

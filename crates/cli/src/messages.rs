@@ -1,0 +1,28 @@
+//! Lines for the user outside a report: messages on standard error, and short answers on standard output.
+//!
+//! Both escape control characters, because paths and names in them come from anywhere. A closed stream is not an error.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use heaptide_report::text::controls::escape;
+
+/// Prints `heaptide: ` and one line on standard error.
+macro_rules! message {
+    ($($part:tt)*) => { $crate::messages::print_message(format_args!($($part)*)) };
+}
+
+/// Prints one line on standard output.
+macro_rules! answer {
+    ($($part:tt)*) => { $crate::messages::print_answer(format_args!($($part)*)) };
+}
+
+pub(crate) use {answer, message};
+
+pub(crate) fn print_message(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "heaptide: {}", escape(&text.to_string()));
+}
+
+pub(crate) fn print_answer(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stdout(), "{}", escape(&text.to_string()));
+}
