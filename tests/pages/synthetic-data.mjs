@@ -22,6 +22,7 @@ export function dataOf(path) {
 
 const process = (more) => ({
   file: 'heaptide-job.py.4711.tide',
+  name: '4711',
   pid: 4711,
   parent_pid: 1,
   command_line: 'job.py --fast',
@@ -145,7 +146,7 @@ export function syntheticDiff({ frames, own, variance }) {
   ]);
   const data = syntheticData({ frames, own: entries, threads: ['MainThread', 'MainThread'] });
   const [known] = data.head.processes;
-  data.head.processes = [known, { ...known, pid: 4712, file: 'heaptide-job.py.4712.tide' }];
+  data.head.processes = [known, { ...known, name: '4712', pid: 4712, file: 'heaptide-job.py.4712.tide' }];
   data.head.threads[1].process = 1;
   data.timeline.processes.push({ heap: [0, 5e6, 4e6], resident: [null, null, null] });
   const sum = (at) => own.reduce((all, entry) => all + entry[at], 0);

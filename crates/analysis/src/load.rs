@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use heaptide_capture::{Capture, Damage, Header, PYTHON_ARENA_FILE, Registry};
+use heaptide_capture::{Capture, Damage, Header, Identity, PYTHON_ARENA_FILE, Registry};
 use heaptide_tally::{Amount, SiteSums, StackDetail, StackId, Stacks, Sums, Tally, TallyOptions};
 use heaptide_tally::{replay, replay_until};
 use rustc_hash::FxHashMap;
@@ -298,6 +298,16 @@ impl Session {
             process.sums.peak = process.own_peak;
             process.sums.peak_time = process.own_peak_time;
         }
+    }
+
+    /// The ID of a process, with what distinguishes it from other processes of the session with the same ID.
+    pub fn name_of(&self, process: &Process) -> String {
+        let all = self
+            .processes
+            .iter()
+            .map(|process| process.header.identity());
+        let all: Vec<Identity> = all.collect();
+        process.header.identity().name_among(&all)
     }
 
     /// Inserts the processes of another session before those of this one. `file` returns the name of a location's file in

@@ -178,7 +178,7 @@ fn filter_that_passes_nothing_lists_the_valid_values() {
         "no thread has this name; there are MainThread (4711), pool (4712)"
     );
     let process = refused(Filter {
-        processes: vec![1],
+        processes: vec!["1".parse().unwrap()],
         ..Filter::default()
     });
     assert_eq!(
@@ -196,7 +196,7 @@ fn process_filter_skips_the_other_captures() {
         Capture::from_bytes(capture_bytes(&header, &script)).expect("a capture")
     });
     let filter = Filter {
-        processes: vec![2, 3],
+        processes: ["2", "3"].map(|it| it.parse().unwrap()).into(),
         ..Filter::default()
     };
     let session = load_with(captures.into(), request(filter), &mut |_| {}).expect("two of them");

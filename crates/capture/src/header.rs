@@ -7,6 +7,7 @@
 //! A reader skips unknown tags, so fields can be added without a new version. The version changes only
 //! when older readers would misread; this one reads all versions up to its own.
 
+use crate::identity::{Facts, Identity, fact_text, parse_fact};
 use crate::wire::{Reader, Writer, checksum};
 
 pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
@@ -72,6 +73,8 @@ pub struct Header {
     pub joined_late: bool,
     /// Resident bytes when `heaptide attach` entered the process; 0 if recording began otherwise.
     pub attached_at_bytes: u64,
+    /// What distinguishes this process from others with the same ID, as keys and values; see [`crate::identity`].
+    pub facts: Facts,
 }
 
 const SESSION: u64 = 1;
@@ -98,6 +101,7 @@ const PROFILER_VERSION: u64 = 21;
 const JOINED_LATE: u64 = 22;
 const NATIVE: u64 = 23;
 const ATTACHED_AT: u64 = 30;
+const FACT: u64 = 40;
 
 /// The reason why the beginning of a file is not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +157,9 @@ impl Header {
         if self.attached_at_bytes > 0 {
             put_number(&mut fields, ATTACHED_AT, self.attached_at_bytes);
         }
+        for fact in &self.facts {
+            put(&mut fields, FACT, fact_text(fact).as_bytes());
+        }
 
         let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
         bytes.extend_from_slice(&MAGIC);
@@ -161,6 +168,10 @@ impl Header {
         bytes.extend_from_slice(&checksum(&fields).to_le_bytes());
         bytes.extend_from_slice(&fields);
         bytes
+    }
+
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.pid, &self.host, &self.facts)
     }
 
     /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes.
@@ -233,6 +244,7 @@ impl Header {
             JOINED_LATE => self.joined_late = number()? != 0,
             NATIVE => self.mode.native = number()? != 0,
             ATTACHED_AT => self.attached_at_bytes = number()?,
+            FACT => self.facts.extend(parse_fact(&text())),
             _ => {}
         }
         Some(())
@@ -280,6 +292,11 @@ mod tests {
             },
             import_paths: vec!["/srv/job".into()],
             attached_at_bytes: 5 << 20,
+            host: "web-1".into(),
+            facts: vec![
+                ("start".into(), "83456.12s".into()),
+                ("role".into(), "worker".into()),
+            ],
             ..Header::default()
         }
     }
@@ -287,6 +304,7 @@ mod tests {
     #[test]
     fn header_round_trips() {
         assert_eq!(Header::from_bytes(&header().to_bytes()), Ok(header()));
+        assert_eq!(header().identity().start, "83456.12s");
     }
 
     #[test]

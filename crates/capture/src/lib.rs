@@ -17,6 +17,7 @@ pub mod foreign;
 pub mod glob;
 pub mod header;
 pub mod heap;
+pub mod identity;
 pub mod line_table;
 pub mod pack;
 mod python_arena;
@@ -30,6 +31,7 @@ pub use decode::{DecodedChunk, Node, Op, OpAction, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
 pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};
+pub use identity::{Identity, ProcessSelector};
 pub use pack::Packer;
 pub use python_arena::{PYTHON_ARENA_FILE, PYTHON_ARENA_NAME};
 pub use read::{

@@ -3,6 +3,7 @@
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use heaptide_analysis::filter::Pattern;
 use heaptide_analysis::{Filter, Request};
+use heaptide_capture::ProcessSelector;
 
 use crate::metrics;
 
@@ -49,10 +50,14 @@ pub(crate) fn of_records() -> Vec<Arg> {
         Arg::new("processes")
             .long("process")
             .value_name("PID")
-            .value_parser(value_parser!(u32))
+            .value_parser(value_parser!(ProcessSelector))
             .action(ArgAction::Append)
             .help_heading(HEADING)
-            .help("only the capture of this process; repeatable"),
+            .help("only the capture of this process; repeatable")
+            .long_help(
+                "only the capture of this process; repeatable. Where several processes have the same ID, add the host or the \
+                 start: 1@web-2, 4711@83456.12s",
+            ),
         time("from").help("only events from this time on, since the start: 90s, 1.5m, 2h")
             .long_help(
                 "only events from this time on, since the start of the first process: 500ms, 90s, 1.5m, 2h, or seconds. The \

@@ -8,7 +8,7 @@ use crate::config::{Config, ReportOption};
 use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requests};
 use crate::response::reason;
 use crate::routes::{self, BASE, Operation, Route};
-use schemas::{binary, choice, positive, reference, schemas, text};
+use schemas::{binary, choice, reference, schemas, text};
 
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
@@ -99,8 +99,7 @@ fn operation(config: &Config, route: &Route) -> Value {
         Operation::Session => (&[200], json("Session"), &[404]),
         Operation::DeleteSession => (&[200], json("Deleted"), &[404, 409, 500]),
         Operation::Download | Operation::MemrayDownload => {
-            let help = "only the capture of this process";
-            parameters.push(parameter("process", help, positive()));
+            parameters.push(process_parameter());
             let mut content = media(BYTES, binary());
             content["application/x-tar"] = json!({"schema": binary()});
             (&[200, 206], content, &[400, 404, 416, 500])
@@ -166,8 +165,7 @@ fn report_content(config: &Config, report: Report, parameters: &mut Vec<Value>) 
         base["required"] = true.into();
         parameters.push(base);
     }
-    let help = "only the recording of this process";
-    parameters.push(parameter("process", help, positive()));
+    parameters.push(process_parameter());
     for option in options_for_requests(command) {
         parameters.push(parameter(&option.name, &option.help, option_schema(option)));
         if option.name == HIDE_NATIVE {
@@ -199,6 +197,12 @@ fn scope() -> Value {
         "job: all processes of the program (default); process: only the answering process",
         choice(&["job", "process"]),
     )
+}
+
+fn process_parameter() -> Value {
+    let help = "only the capture of this process: its ID, and its host or start if the ID is ambiguous (1@web-2)";
+    let schema = json!({"type": "string", "pattern": "^[0-9]+(@[^@]+)*$"});
+    parameter("process", help, schema)
 }
 
 fn parameter(name: &str, help: &str, schema: Value) -> Value {

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
+use heaptide_capture::Identity;
 use heaptide_files::{Existing, NewFile};
+use heaptide_procfs as procfs;
 use serde_json::{Map, Value};
 
 use crate::calendar::unix_ms;
@@ -54,6 +56,8 @@ pub(crate) struct Started {
 /// The state of one process of the group.
 pub(crate) struct Member {
     pub pid: u32,
+    /// What identifies the process, as JSON.
+    pub identity: Value,
     pub session: Option<String>,
     pub output: Option<String>,
     pub problem: Option<String>,
@@ -81,6 +85,7 @@ impl Program {
         let output = self.recorder.recording();
         Member {
             pid: std::process::id(),
+            identity: session_details::to_json(&own_identity()),
             session: output.as_deref().map(|path| self.session_of(path)),
             output: output.map(|path| path.display().to_string()),
             problem: None,
@@ -112,6 +117,7 @@ impl Program {
                 let text = |key: &str| state.get(key).and_then(Value::as_str).map(str::to_owned);
                 Some(Member {
                     pid,
+                    identity: state.get("identity").cloned().unwrap_or_default(),
                     session: text("session"),
                     output: text("output"),
                     problem,
@@ -303,7 +309,12 @@ impl Program {
         let session = self.new_session("snapshot", &options, more)?;
         let folder = session.folder.clone().unwrap_or_default();
         let copied = running.captures.iter().try_for_each(|capture| {
-            let name = format!("{}.tide", capture.pid);
+            // A recording that the control API did not start can have any name. Its capture is the only one.
+            let name = match running.folder.is_some() {
+                true => capture.path.file_name().map(ToOwned::to_owned),
+                false => None,
+            };
+            let name = name.unwrap_or_else(|| format!("{}.tide", capture.pid).into());
             let copy = NewFile::create(&folder.join(name), Existing::Refuse)?;
             std::io::copy(&mut capture.open()?, &mut copy.file())?;
             copy.publish().map(drop)
@@ -406,4 +417,10 @@ impl Program {
         begun.map_err(|error| format!("cannot start a thread ({error})"))?;
         Ok(receiver.recv_timeout(self.config.interpreter_timeout).ok())
     }
+}
+
+/// What identifies this process.
+fn own_identity() -> Identity {
+    let facts = procfs::process_facts();
+    Identity::new(std::process::id(), &procfs::host_name(), &facts)
 }

@@ -10,7 +10,8 @@ use crate::config::{Config, ReportCommand, ReportOption};
 use crate::render::Renderer;
 use crate::request::Request;
 use crate::response::{Body, Response};
-use crate::sessions::Session;
+use crate::sessions::{Capture, Session};
+use heaptide_capture::{Identity, ProcessSelector, identity};
 use serde_json::Value;
 
 /// A report that the control API serves: one command of the command line with two routes.
@@ -153,7 +154,7 @@ impl Report {
         } else {
             words.push("--".into());
         }
-        words.extend(captures);
+        words.extend(captures.iter().map(|capture| capture.path.clone().into()));
         let (file, length) = match renderer.run(words) {
             Ok(output) => output,
             Err(failure) => return failure.response(),
@@ -238,46 +239,55 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
     Ok(words)
 }
 
-/// Returns the captures of a session, or only that of one process.
-fn captures(session: &Session, process: Option<&str>) -> Result<Vec<OsString>, Box<Response>> {
-    let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
-    let chosen = session
-        .captures
-        .iter()
-        .filter(|capture| wanted(capture.pid));
-    let chosen: Vec<OsString> = chosen.map(|capture| capture.path.clone().into()).collect();
-    if chosen.is_empty() {
-        return Err(Box::new(no_such_process(session, process)));
+/// Returns the captures of a session, or only those of one process.
+fn captures<'a>(
+    session: &'a Session,
+    process: Option<&str>,
+) -> Result<Vec<&'a Capture>, Box<Response>> {
+    let all: Vec<&Capture> = session.captures.iter().collect();
+    let refused = |status, sentence| Err(Box::new(Response::error(status, "NotFound", sentence)));
+    if all.is_empty() {
+        return refused(404, format!("session {} has no capture yet", session.id));
     }
-    Ok(chosen)
-}
-
-fn no_such_process(session: &Session, process: Option<&str>) -> Response {
-    let pids: Vec<String> = session
-        .captures
-        .iter()
-        .map(|capture| capture.pid.to_string())
-        .collect();
-    let sentence = match process {
-        Some(process) if !pids.is_empty() => format!(
-            "session {} has no process {process}: its processes are {}",
-            session.id,
-            pids.join(", ")
-        ),
-        _ => format!("session {} has no capture yet", session.id),
+    let Some(process) = process else {
+        return Ok(all);
     };
-    Response::error(404, "NotFound", sentence)
+    let identities: Vec<Identity> = all.iter().map(|capture| capture.identity()).collect();
+    let chosen = match process.parse::<ProcessSelector>() {
+        Ok(selector) => selector.choose(&identities),
+        Err(_) => Err(Vec::new()),
+    };
+    match chosen {
+        Ok(chosen) => Ok(chosen.into_iter().map(|at| all[at]).collect()),
+        Err(none) if none.is_empty() => {
+            let known = identity::names(&identities).join(", ");
+            let sentence = format!(
+                "session {} has no process {process}: its processes are {known}",
+                session.id
+            );
+            refused(404, sentence)
+        }
+        Err(matches) => {
+            let sentence = format!(
+                "process {process} of session {} is {} processes: use one of {}",
+                session.id,
+                matches.len(),
+                matches.join(", ")
+            );
+            Err(Box::new(Response::error(400, "ArgumentError", sentence)))
+        }
+    }
 }
 
 /// Returns the capture of a session, or an archive if several processes were recorded.
 pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Response {
     let process = request.parameter("process");
-    let wanted = |pid: u32| process.is_none_or(|wanted| wanted.parse() == Ok(pid));
-    let captures = session
-        .captures
-        .iter()
-        .filter(|capture| wanted(capture.pid));
+    let captures = match captures(session, process) {
+        Ok(captures) => captures,
+        Err(response) => return *response,
+    };
     let opened: std::io::Result<Vec<_>> = captures
+        .into_iter()
         .map(|capture| {
             let file = capture.open()?;
             let length = file.metadata()?.len();
@@ -285,7 +295,6 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
         })
         .collect();
     let mut opened = match opened {
-        Ok(opened) if opened.is_empty() => return no_such_process(session, process),
         Ok(opened) => opened,
         Err(error) => {
             let sentence = format!(
@@ -300,7 +309,7 @@ pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Resp
     let total: u64 = opened.iter().map(|opened| opened.2).sum();
     let pids = process
         .unwrap_or("all")
-        .replace(|letter: char| !letter.is_ascii_digit(), "");
+        .replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
     let weak = if is_running { "W/" } else { "" };
     let tag = format!("{weak}\"{}-{pids}-{total}-{modified}\"", session.id);
     let is_single = opened.len() == 1;

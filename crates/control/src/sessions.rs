@@ -18,6 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use heaptide_capture::{Capture as TideFile, Identity};
 use heaptide_files::{Existing, NewFile, OwnFolder};
 use heaptide_procfs as procfs;
 use serde_json::{Map, Value, json};
@@ -323,6 +324,16 @@ impl Capture {
                 output.is_some_and(|output| Path::new(output) == self.path)
             }
             _ => true,
+        }
+    }
+
+    /// What identifies its process; only the process ID until the header is written.
+    pub(crate) fn identity(&self) -> Identity {
+        let header = self.open().ok();
+        let header = header.and_then(|file| TideFile::header_from_file(file, &self.path).ok());
+        match header {
+            Some(header) => header.identity(),
+            None => Identity::new(self.pid, "", &[]),
         }
     }
 

@@ -42,6 +42,7 @@ impl Request {
             command: strings(self.command),
             executable: self.executable.0,
             host: self.host.0,
+            facts: heap_walk::process_facts(),
         }
     }
 }

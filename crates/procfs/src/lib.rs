@@ -20,6 +20,6 @@ pub use memory::{
 };
 pub use process::{
     Stat, Status, arguments, cgroups, environment_variable, executable, exists, find_by_name,
-    is_running, owner, pid_namespace, pids, program_name, root, sees_same_files, status_text,
-    system_call, thread_name, threads,
+    is_running, owner, pid_namespace, pid_space_facts, pids, process_facts, program_name, root,
+    sees_same_files, start_text, status_text, system_call, thread_name, threads,
 };

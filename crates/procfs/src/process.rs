@@ -66,7 +66,12 @@ pub struct Stat {
 
 impl Stat {
     pub fn of(pid: u32) -> Option<Stat> {
-        let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Stat::of_entry(&pid.to_string())
+    }
+
+    /// Reads the entry of `/proc` with this name: a process ID, or `self`.
+    fn of_entry(name: &str) -> Option<Stat> {
+        let text = fs::read(format!("/proc/{name}/stat")).ok()?;
         Stat::parse(&String::from_utf8_lossy(&text))
     }
 
@@ -221,6 +226,35 @@ pub fn root(pid: u32) -> PathBuf {
 /// Returns the namespace in which this process's ID is unique.
 pub fn pid_namespace() -> Option<PathBuf> {
     fs::read_link("/proc/self/ns/pid").ok()
+}
+
+/// Returns facts that identify this process together with its ID and host name, under the keys that files use.
+///
+/// Reads `/proc/self`: the entry with the number of this process may be another process if `/proc` is that of another
+/// pid namespace.
+pub fn process_facts() -> Vec<(String, String)> {
+    let mut facts = pid_space_facts();
+    let start = Stat::of_entry("self").map(|stat| start_text(stat.start));
+    facts.extend(start.map(|start| ("start".to_owned(), start)));
+    facts
+}
+
+/// Returns the part of [`process_facts`] that all processes with IDs of the same numbering share.
+pub fn pid_space_facts() -> Vec<(String, String)> {
+    let namespace = pid_namespace().and_then(|link| {
+        let link = link.to_str()?;
+        Some(link.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned())
+    });
+    let facts = [("boot_id", crate::boot_id()), ("pid_namespace", namespace)];
+    let known = facts.into_iter();
+    known
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect()
+}
+
+/// Formats the start time of a process, in clock ticks since boot, as seconds. The kernel reports 100 ticks per second.
+pub fn start_text(ticks: u64) -> String {
+    format!("{}.{:02}s", ticks / 100, ticks % 100)
 }
 
 /// Returns the name of a thread.

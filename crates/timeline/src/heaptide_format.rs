@@ -39,6 +39,9 @@ pub fn header(line: &mut String, header: &Header) {
     if let Some(host) = &header.host {
         let _ = writeln!(line, "host {}", escape(host, true));
     }
+    for (key, value) in &header.facts {
+        let _ = writeln!(line, "fact {key}={}", escape(value, true));
+    }
     if let Some(rank) = header.rank {
         let _ = writeln!(line, "rank {rank}");
     }
@@ -56,6 +59,11 @@ pub fn appeared(line: &mut String, since_s: f64, process: &NewProcess<'_>) {
         escape(process.name, false),
         escape(process.command, true)
     );
+    // A program that ended before the first sample has no start.
+    if !process.start.is_empty() {
+        let start = escape(process.start, false);
+        let _ = writeln!(line, "start {} {start}", process.number);
+    }
 }
 
 pub fn ended(line: &mut String, written: &mut Written, since_s: f64, number: usize) {
@@ -157,10 +165,12 @@ impl Reader {
             "started" => header.started_s = seconds(rest)?,
             "command" => header.command = unescape(rest),
             "host" => header.host = Some(unescape(rest)),
+            "fact" => header.facts.push(fact(rest)?),
             "rank" => header.rank = Some(rest.parse().ok()?),
             "interval" => header.interval_s = seconds(rest)?,
             "backend" => header.backend = Backend::parse(rest)?,
             "new" => self.appeared(rest)?,
+            "start" => self.started(rest)?,
             "end" => self.ended(rest)?,
             "at" => self.tick(rest)?,
             "call" => self.call(rest)?,
@@ -200,6 +210,13 @@ impl Reader {
         self.indices.insert(number, self.timeline.processes.len());
         self.timeline.processes.push(process);
         self.now.push(None);
+        Some(())
+    }
+
+    fn started(&mut self, rest: &str) -> Option<()> {
+        let (number, start) = rest.split_once(' ')?;
+        let index = *self.indices.get(&number.parse().ok()?)?;
+        self.timeline.processes[index].start = Some(unescape(start));
         Some(())
     }
 
@@ -315,6 +332,12 @@ impl Reader {
         self.timeline.ending = Some(ending);
         Some(())
     }
+}
+
+/// `key=value`.
+pub fn fact(text: &str) -> Option<(String, String)> {
+    let (key, value) = text.split_once('=')?;
+    Some((key.to_owned(), unescape(value)))
 }
 
 pub fn ending(how: &str) -> Option<Ending> {

@@ -44,6 +44,8 @@ pub struct Header {
     /// The command line, as mprof writes it.
     pub command: String,
     pub host: Option<String>,
+    /// What distinguishes processes of this run from others with the same IDs, as in the header of a capture.
+    pub facts: Vec<(String, String)>,
     /// The rank that a launcher assigned.
     pub rank: Option<u32>,
     pub started_s: f64,
@@ -85,6 +87,8 @@ pub struct Process {
     pub parent: u32,
     pub name: String,
     pub command: String,
+    /// Its start in seconds since boot, as in the facts of a capture: `83456.12s`.
+    pub start: Option<String>,
     pub began_s: Option<f64>,
     /// `None` if it outlived the recording, or if the file does not contain the time.
     pub ended_s: Option<f64>,

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-use crate::heaptide_format::ending;
+use crate::heaptide_format::{ending, fact};
 use crate::model::{Backend, Call, Header, Memory, Point, Process, Timeline};
 use crate::record::Tick;
 use crate::text::{self, bytes_of_mib, escape, mib, seconds, unescape};
@@ -21,6 +21,9 @@ pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "CMDLINE {command}");
     if let Some(host) = &header.host {
         let _ = writeln!(line, "{PREFIX}host {}", escape(host, true));
+    }
+    for (key, value) in &header.facts {
+        let _ = writeln!(line, "{PREFIX}fact {key}={}", escape(value, true));
     }
     if let Some(rank) = header.rank {
         let _ = writeln!(line, "{PREFIX}rank {rank}");
@@ -170,6 +173,7 @@ fn heaptide_line(timeline: &mut Timeline, values: &str) -> Option<()> {
     let (word, rest) = values.split_once(' ')?;
     match word {
         "host" => timeline.header.host = Some(unescape(rest)),
+        "fact" => timeline.header.facts.extend(fact(rest)),
         "rank" => timeline.header.rank = Some(rest.parse().ok()?),
         // A .dat file has one size per process; its meaning is for labels only.
         "backend" => timeline.header.backend = Backend::parse(rest)?,

@@ -30,6 +30,7 @@ pub struct NewProcess<'a> {
     pub parent: u32,
     pub name: &'a str,
     pub command: &'a str,
+    pub start: &'a str,
 }
 
 /// One sample of all processes.

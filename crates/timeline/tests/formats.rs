@@ -14,6 +14,7 @@ fn header() -> Header {
     Header {
         command: "python job.py 'a b'\n--x".into(),
         host: Some("node 7".into()),
+        facts: vec![("boot_id".into(), "a b".into())],
         rank: Some(3),
         started_s: START,
         interval_s: 0.1,
@@ -50,6 +51,7 @@ fn written(format: Format) -> Vec<u8> {
         parent: 1,
         name,
         command,
+        start: "83456.12s",
     };
     recorder
         .appeared(START, &process(0, 40, "python", "python job.py"))
@@ -97,6 +99,7 @@ fn with_silence() -> Vec<u8> {
         parent: 1,
         name: "python",
         command: "",
+        start: "",
     };
     recorder.appeared(START, &process(0)).unwrap();
     recorder.appeared(START, &process(1)).unwrap();
@@ -274,6 +277,7 @@ fn idle_run_is_written_once_a_second() {
         parent: 1,
         name: "sleep",
         command: "sleep",
+        start: "",
     };
     recorder.appeared(START, &process).unwrap();
     for n in 0..100 {

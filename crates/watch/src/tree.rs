@@ -36,7 +36,7 @@ pub struct Member {
     pub name: String,
     pub command: String,
     pub memory: Memory,
-    start: u64,
+    pub start: u64,
     statm: Option<KeptFile>,
     n_samples: u32,
     expensive_at: Option<Instant>,

@@ -26,7 +26,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Fills in the command and the time.
+    /// Fills in the command, the time, and what identifies the processes of this machine.
     pub fn describe(&self, header: &mut Header) {
         header.command = match self {
             Target::Command(words) => {
@@ -36,6 +36,7 @@ impl Target {
             Target::Process(pid) => command::command_of(*pid).unwrap_or_default(),
         };
         header.started_s = unix_seconds();
+        header.facts = procfs::pid_space_facts();
     }
 }
 
@@ -208,6 +209,7 @@ impl Session {
                 parent: member.parent,
                 name: &member.name,
                 command: &member.command,
+                start: &procfs::start_text(member.start),
             };
             out.write(|recorder| recorder.appeared(time_s, &appeared));
         }
@@ -245,6 +247,7 @@ impl Session {
             parent: std::process::id(),
             name: "",
             command: &self.header.command,
+            start: "",
         };
         out.write(|recorder| recorder.appeared(time_s, &appeared));
         let tick = Tick {

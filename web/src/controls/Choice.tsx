@@ -99,7 +99,7 @@ export function ProcessAndThreadChoice({ data }: { data: Data }) {
           <option value={-1}>all processes</option>
           {processes.map((known, at) => (
             <option key={at} value={at}>
-              {`${known.pid} · ${known.command_line.slice(0, 60)}`}
+              {`${known.name} · ${known.command_line.slice(0, 60)}`}
             </option>
           ))}
         </select>

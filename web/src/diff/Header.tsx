@@ -55,7 +55,7 @@ function Side({ name, side, data, first }: { name: string; side: DiffSide; data:
   const shown = files.length > 1 ? `${files[0]} and ${plural(files.length - 1, 'more', 'more')}` : files[0];
   const facts = [
     shown,
-    side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${process?.pid}`,
+    side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${process?.name}`,
     `Python ${process?.python}`,
     duration(side.duration_ns),
     `${process?.mode} mode`,

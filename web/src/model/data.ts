@@ -8,6 +8,8 @@ export type Unit = 'bytes' | 'count';
 
 export interface Process {
   file: string;
+  /** The process ID, and what distinguishes the process from others with the same ID: `1@web-2`. */
+  name: string;
   pid: number;
   parent_pid: number;
   command_line: string;
@@ -280,5 +282,5 @@ export function threadName(data: Data, thread: number): string {
   if (!known) return 'unknown thread';
   const name = known.name ?? (known.is_main ? 'MainThread' : known.os_id ? `thread ${known.os_id}` : 'unknown thread');
   const process = data.head.processes[known.process];
-  return data.head.processes.length > 1 && process ? `${name} (process ${process.pid})` : name;
+  return data.head.processes.length > 1 && process ? `${name} (process ${process.name})` : name;
 }

@@ -108,7 +108,7 @@ function Stacked({ data, limit }: { data: Data; limit: number | null }) {
         { width, height: STACKED_HEIGHT },
         range,
         order.map(({ at, values }) => ({
-          label: `${data.head.processes[at]!.pid}`,
+          label: data.head.processes[at]!.name,
           stroke: colour('--surface'),
           width: 0.75,
           fill: processColour(at, dark),
@@ -154,7 +154,7 @@ function Single({ data, process, limit }: { data: Data; process: number; limit: 
   return (
     <figure>
       <figcaption>
-        <b>{known.pid}</b> {known.command_line} <span>{`peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
+        <b>{known.name}</b> {known.command_line} <span>{`peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
       </figcaption>
       <div class={`timeline ${data.lives ? 'selectable' : ''}`} ref={box} />
     </figure>

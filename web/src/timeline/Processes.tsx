@@ -32,7 +32,7 @@ export function Processes({ data }: { data: Data }) {
               <tr key={at} class="link" aria-selected={process === at} onClick={() => change({ process: process === at ? -1 : at, thread: -1, zoom: [] })}>
                 <td>
                   <button type="button" title="Show this process alone" aria-pressed={process === at}>
-                    <i style={{ background: processColour(at, dark) }} /> <b>{known.pid}</b>
+                    <i style={{ background: processColour(at, dark) }} /> <b>{known.name}</b>
                   </button>{' '}
                   <span title={known.command_line}>{known.command_line}</span>
                 </td>
@@ -42,7 +42,7 @@ export function Processes({ data }: { data: Data }) {
                 {hasMarks && <td title={`${whole(before)} bytes`}>{bytes(before)}</td>}
                 {hasMarks && <td title={`${whole(after)} bytes`}>{bytes(after)}</td>}
                 {hasMarks && (
-                  <td data-growth={known.pid} class={grew > 0 ? 'grown' : grew < 0 ? 'shrunk' : 'same'} title={`${signed(grew, 'count')} bytes`}>
+                  <td data-growth={known.name} class={grew > 0 ? 'grown' : grew < 0 ? 'shrunk' : 'same'} title={`${signed(grew, 'count')} bytes`}>
                     <span class="size">{signed(grew, 'bytes')}</span>
                   </td>
                 )}

@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 
 use heaptide_capture::{Header, header};
 use heaptide_files::{Existing, NewFile};
+use heaptide_procfs as procfs;
 
 use crate::host::resident::Resident;
 use crate::host::sys;
@@ -60,6 +61,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         } else {
             0
         },
+        facts: procfs::process_facts(),
     }
 }
 

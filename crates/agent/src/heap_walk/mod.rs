@@ -46,6 +46,8 @@ use std::fmt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
+use heaptide_capture::identity::Facts;
+pub use heaptide_procfs::process_facts;
 
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::interpreter;
@@ -71,6 +73,8 @@ pub struct SnapshotOptions {
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
+    /// Read before a fork: the copy that walks is another process.
+    pub facts: Facts,
 }
 
 #[derive(Debug)]
@@ -257,6 +261,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
         command: options.command.clone(),
         executable: options.executable.clone(),
         host: options.host.clone(),
+        facts: options.facts.clone(),
         notes: reading.notes,
         ..HeapHeader::default()
     };

@@ -21,6 +21,7 @@ pub fn quality(session: &Session) -> Quality {
     for process in &session.processes {
         quality.processes.push(ProcessSummary {
             ledger: ledger(process).filter(|_| is_all),
+            name: session.name_of(process),
             ..describe(process)
         });
         for &(reason, count) in &process.registry.lost {
@@ -45,6 +46,8 @@ fn describe(process: &Process) -> ProcessSummary {
     ProcessSummary {
         path: process.path.clone(),
         session: (header.session != [0; 16]).then_some(header.session),
+        identity: header.identity(),
+        name: String::new(),
         pid: header.pid,
         parent_pid: header.parent_pid,
         command: header.command.clone(),

@@ -35,6 +35,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
     let mut site_number = 0;
     for process in &session.processes {
         let of_location = rows.of_locations(session, process, by);
+        let process_name = session.name_of(process);
         for site in &process.sums.sites {
             let amount = amount(measure, site);
             if amount.count == 0 && amount.bytes == 0 {
@@ -43,7 +44,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
             total += amount;
             site_number += 1;
             if of_location.is_empty() {
-                let row = rows.of_site(process, site, by);
+                let row = rows.of_site(process, &process_name, site, by);
                 rows.add(row, amount, site_number, true);
                 continue;
             }
@@ -114,17 +115,25 @@ impl Rows {
         rows
     }
 
-    fn of_site(&mut self, process: &Process, site: &SiteSums, by: GroupBy) -> usize {
-        let pid = process.header.pid;
+    fn of_site(
+        &mut self,
+        process: &Process,
+        process_name: &str,
+        site: &SiteSums,
+        by: GroupBy,
+    ) -> usize {
         let name = match by {
             GroupBy::Thread => {
                 let mut threads = process.registry.threads.iter();
                 let thread = threads.find(|thread| thread.stream == site.stream);
                 let name = thread.and_then(|thread| thread.name.clone());
                 let os_id = thread.map_or(0, |thread| thread.os_id);
-                format!("{} ({os_id} of process {pid})", name.unwrap_or_default())
+                format!(
+                    "{} ({os_id} of process {process_name})",
+                    name.unwrap_or_default()
+                )
             }
-            GroupBy::Process => format!("process {pid}"),
+            GroupBy::Process => format!("process {process_name}"),
             _ => site.allocator.name().to_owned(),
         };
         self.number_of(name.trim_start().into(), "".into())

@@ -9,7 +9,7 @@ mod sites;
 
 use std::fmt;
 
-use heaptide_capture::{Capture, ThreadInfo};
+use heaptide_capture::{Capture, Identity, ProcessSelector, ThreadInfo, identity};
 
 pub use pattern::Pattern;
 pub(crate) use sites::SiteFilter;
@@ -23,8 +23,7 @@ pub struct Filter {
     pub exclude: Vec<Pattern>,
     /// Threads by name or number; `main` is the main thread.
     pub threads: Vec<String>,
-    /// Process IDs.
-    pub processes: Vec<u32>,
+    pub processes: Vec<ProcessSelector>,
     /// Whether to hide frames of Python's import system.
     pub hide_imports: bool,
     /// Whether to hide native frames.
@@ -53,7 +52,8 @@ impl Filter {
         let mut words = patterns("include", &self.include);
         words.extend(patterns("exclude", &self.exclude));
         words.extend(self.threads.iter().map(|name| format!("--thread {name}")));
-        words.extend(self.processes.iter().map(|pid| format!("--process {pid}")));
+        let processes = self.processes.iter();
+        words.extend(processes.map(|process| format!("--process {process}")));
         let times = [("from", self.from_ns), ("to", self.to_ns)];
         let times = times.into_iter().filter_map(|(name, ns)| Some((name, ns?)));
         words.extend(times.map(|(name, ns)| format!("--{name} {}", seconds(ns))));
@@ -66,18 +66,32 @@ impl Filter {
         words
     }
 
-    /// Keeps the captures of the chosen processes.
+    /// Keeps the captures of the chosen processes. Refuses a choice that several processes match.
     pub fn choose_processes(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
         if self.processes.is_empty() {
             return Ok(captures);
         }
-        let known: Vec<u32> = captures.iter().map(|capture| capture.header.pid).collect();
-        let is_wanted = |capture: &Capture| self.processes.contains(&capture.header.pid);
-        let chosen: Vec<Capture> = captures.into_iter().filter(is_wanted).collect();
-        if chosen.is_empty() {
+        let processes = captures.iter().map(|capture| capture.header.identity());
+        let processes: Vec<Identity> = processes.collect();
+        let mut is_wanted = vec![false; captures.len()];
+        for selector in &self.processes {
+            match selector.choose(&processes) {
+                Ok(chosen) => chosen.into_iter().for_each(|at| is_wanted[at] = true),
+                Err(none) if none.is_empty() => {}
+                Err(matches) => {
+                    let wanted = selector.to_string();
+                    return Err(NoMatch::Ambiguous { wanted, matches });
+                }
+            }
+        }
+        if !is_wanted.contains(&true) {
+            let mut known = identity::names(&processes);
+            known.dedup();
             return Err(NoMatch::Process { known });
         }
-        Ok(chosen)
+        let captures = captures.into_iter().zip(is_wanted);
+        let chosen = captures.filter_map(|(capture, is_wanted)| is_wanted.then_some(capture));
+        Ok(chosen.collect())
     }
 
     /// Reports a misspelt thread name before the captures are read.
@@ -121,7 +135,12 @@ fn seconds(ns: u64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoMatch {
     Process {
-        known: Vec<u32>,
+        known: Vec<String>,
+    },
+    /// Several processes have the chosen ID.
+    Ambiguous {
+        wanted: String,
+        matches: Vec<String>,
     },
     Thread {
         known: Vec<String>,
@@ -139,13 +158,18 @@ impl fmt::Display for NoMatch {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             NoMatch::Process { known } => {
-                let known: Vec<String> = known.iter().map(u32::to_string).collect();
                 write!(
                     f,
                     "no capture is of this process; there are captures of {}",
-                    listed(&known)
+                    listed(known)
                 )
             }
+            NoMatch::Ambiguous { wanted, matches } => write!(
+                f,
+                "process {wanted} is {} processes; use one of: {}",
+                matches.len(),
+                listed(matches)
+            ),
             NoMatch::Thread { known } => {
                 write!(f, "no thread has this name; there are {}", listed(known))
             }

@@ -2,7 +2,7 @@
 
 use super::{MAX_PER_SORT, ledger};
 use crate::load::Session;
-use crate::model::finding::SentenceValue::{Bytes, Count, Percent};
+use crate::model::finding::SentenceValue::{Bytes, Percent, Process};
 use crate::model::{Finding, Ledger, Sentence};
 
 /// Every allocator keeps some memory free. Less than this share of the resident size, or fewer bytes, is normal.
@@ -10,27 +10,29 @@ const MIN_SHARE: f64 = 0.10;
 pub(super) const MIN_BYTES: u64 = 8 << 20;
 
 pub fn find(session: &Session) -> Vec<Finding> {
-    let ledgers = session.processes.iter().filter_map(ledger);
-    let is_much = |ledger: &Ledger| {
+    let ledgers = session.processes.iter().filter_map(|process| {
+        let ledger = ledger(process)?;
+        Some((ledger, session.name_of(process)))
+    });
+    let is_much = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
         share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
     };
-    let mut much: Vec<Ledger> = ledgers.filter(is_much).collect();
-    much.sort_by_key(|ledger| std::cmp::Reverse(ledger.libc_free_bytes));
+    let mut much: Vec<(Ledger, String)> = ledgers.filter(is_much).collect();
+    much.sort_by_key(|(ledger, _)| std::cmp::Reverse(ledger.libc_free_bytes));
     much.truncate(MAX_PER_SORT);
-    much.iter().map(finding).collect()
+    let much = much.into_iter();
+    much.map(|(ledger, process)| finding(&ledger, process))
+        .collect()
 }
 
-fn finding(ledger: &Ledger) -> Finding {
+fn finding(ledger: &Ledger, process: String) -> Finding {
     let (free, resident) = (ledger.libc_free_bytes, ledger.resident_bytes);
     Finding {
         name: "kept_free",
         location: None,
         caller: None,
-        headline: Sentence::new(
-            "libc keeps free memory of process {}",
-            [Count(ledger.pid.into())],
-        ),
+        headline: Sentence::new("libc keeps free memory of process {}", [Process(process)]),
         evidence: vec![Sentence::new(
             "{} of {} resident at the end were free: {}",
             [

@@ -4,10 +4,12 @@ use heaptide_capture::MemoryPart;
 
 use super::{MAX_PER_SORT, kept_free};
 use crate::load::{Process, Session};
-use crate::model::finding::SentenceValue::{Bytes, Count};
+use crate::model::finding::SentenceValue::{self, Bytes};
 use crate::model::{Finding, Sentence};
 
 struct Unshared {
+    /// The names of the child and its parent.
+    names: [String; 2],
     pid: u32,
     parent_pid: u32,
     /// Bytes shared at the fork, and the part of these that was still shared at the end.
@@ -23,7 +25,7 @@ impl Unshared {
 
 pub fn find(session: &Session) -> Vec<Finding> {
     let all = &session.processes;
-    let forks = all.iter().filter_map(|process| unshared(process, all));
+    let forks = all.iter().filter_map(|process| unshared(session, process));
     let mut forks: Vec<Unshared> = forks
         .filter(|fork| fork.lost_bytes() >= kept_free::MIN_BYTES)
         .collect();
@@ -33,16 +35,20 @@ pub fn find(session: &Session) -> Vec<Finding> {
 }
 
 /// `None` unless the process was forked from one that was also recorded.
-fn unshared(process: &Process, all: &[Process]) -> Option<Unshared> {
+fn unshared(session: &Session, process: &Process) -> Option<Unshared> {
     let parent_pid = process.header.parent_pid;
-    let mut parents = all.iter();
-    let parent = parents.find(|parent| parent.header.pid == parent_pid)?;
+    let mut parents = session.processes.iter();
+    let identity = process.header.identity();
+    let parent = parents.find(|parent| {
+        parent.header.pid == parent_pid && parent.header.identity().shares_pids_with(&identity)
+    })?;
     // A child that executed another program shares nothing with its parent.
     let is_fork = parent.header.mode.follow_fork && parent.header.session == process.header.session;
     let memory = &process.registry.memory;
     let inherited_bytes = *memory.get(&MemoryPart::AnonymousAtStart)?;
     let shared_bytes = *memory.get(&MemoryPart::SharedAnonymous)?;
-    is_fork.then_some(Unshared {
+    is_fork.then(|| Unshared {
+        names: [session.name_of(process), session.name_of(parent)],
         pid: process.header.pid,
         parent_pid,
         inherited_bytes,
@@ -57,7 +63,7 @@ fn finding(fork: &Unshared) -> Finding {
         caller: None,
         headline: Sentence::new(
             "process {} no longer shares the memory it inherited from process {}",
-            [Count(fork.pid.into()), Count(fork.parent_pid.into())],
+            fork.names.clone().map(SentenceValue::Process),
         ),
         evidence: vec![Sentence::new(
             "of {} shared at the fork, {} were still shared at the end; {} were copied or freed",

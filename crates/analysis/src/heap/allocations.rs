@@ -71,7 +71,7 @@ enum Cut {
 }
 
 fn cut(header: &HeapHeader, capture: &Capture) -> Result<Cut, Mismatch> {
-    if header.pid != capture.header.pid {
+    if !header.identity().is_same(&capture.header.identity()) {
         return Err(Mismatch::OtherProcess);
     }
     // The program was paused until the walk was done; a forked copy was made at its beginning.

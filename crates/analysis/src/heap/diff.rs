@@ -129,7 +129,7 @@ fn changes(parts: [Vec<Row>; 4]) -> Vec<HeapChange> {
 /// Whether both snapshots are of the same process, so that addresses can be compared.
 pub fn is_same_process(one: &Heap, other: &Heap) -> bool {
     let (one, other) = (&one.snapshot.header, &other.snapshot.header);
-    one.pid == other.pid && one.host == other.host
+    one.identity().is_same(&other.identity())
 }
 
 /// Objects of `heap` that `other` does not have.

@@ -12,12 +12,13 @@ pub struct Series {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesRole {
+    // A process has its ID as a name, with what distinguishes it from others with the same ID.
     /// The sum of all processes of a run: the name of its file or node, and its start in local time.
     Total { name: String, started: String },
     /// The program itself, if it has child processes.
-    Program { pid: u32, name: String },
+    Program { process: String, name: String },
     /// One child process of the program.
-    Child { pid: u32, name: String },
+    Child { process: String, name: String },
     /// The sum of several runs.
     Sum { n_runs: usize },
     /// The memory usage of the control group.

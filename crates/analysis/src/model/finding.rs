@@ -44,6 +44,8 @@ pub enum SentenceValue {
     Bytes(u64),
     Blocks(u64),
     Count(u64),
+    /// The name of a process, as in [`super::ProcessSummary::name`].
+    Process(String),
     /// A part and its whole.
     Percent(f64, f64),
     Nanoseconds(u64),

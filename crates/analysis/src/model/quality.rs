@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptide_capture::{Damage, Lost};
+use heaptide_capture::{Damage, Identity, Lost};
 
 use super::Measure;
 use super::ledger::Ledger;
@@ -78,6 +78,9 @@ pub struct ProcessSummary {
     pub path: PathBuf,
     /// The session ID that all processes of a run share; `None` if the capture has none.
     pub session: Option<[u8; 16]>,
+    pub identity: Identity,
+    /// The process ID, and what distinguishes it from other processes of the report with the same ID.
+    pub name: String,
     pub pid: u32,
     pub parent_pid: u32,
     pub command: Vec<String>,

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use heaptide_capture::identity::{self, Identity};
 use heaptide_timeline::{Ending, Point, Process, Timeline};
 
 use super::names::short_names;
@@ -91,12 +92,23 @@ pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
     builder.finish()
 }
 
+fn identity(timeline: &Timeline, process: &Process) -> Identity {
+    let header = &timeline.header;
+    let mut facts = header.facts.clone();
+    let start = process.start.clone();
+    facts.extend(start.map(|start| (identity::START.to_owned(), start)));
+    Identity::new(process.pid, header.host.as_deref().unwrap_or(""), &facts)
+}
+
 /// Whether every run begins before all earlier ones end. On one host, a run that follows another at once does not overlap:
 /// it is compared with the first, not added to it.
 fn overlap(runs: &[Named<'_>]) -> bool {
     let nodes: HashSet<_> = runs
         .iter()
-        .map(|run| (&run.timeline.header.host, run.timeline.header.rank))
+        .map(|run| {
+            let header = &run.timeline.header;
+            (&header.host, &header.facts, header.rank)
+        })
         .collect();
     let apart_s = if nodes.len() == runs.len() {
         APART_S
@@ -176,12 +188,18 @@ impl Builder<'_> {
     /// Adds the parts that only the chart of one run has.
     fn single(&mut self, timeline: &Timeline, zero: f64) {
         let mut children: Vec<&Process> = timeline.children().iter().collect();
+        let identities: Vec<Identity> = timeline
+            .processes
+            .iter()
+            .map(|process| identity(timeline, process))
+            .collect();
+        let name_of = |process: &Process| identity(timeline, process).name_among(&identities);
         if let (Some(root), true) = (
             timeline.processes.first(),
             timeline.has_root && !children.is_empty(),
         ) {
             let role = SeriesRole::Program {
-                pid: root.pid,
+                process: name_of(root),
                 name: root.name.clone(),
             };
             self.add(role, &root.curve(timeline.header.backend), zero);
@@ -193,7 +211,7 @@ impl Builder<'_> {
         children.truncate(MAX_CHILDREN);
         for process in children {
             let role = SeriesRole::Child {
-                pid: process.pid,
+                process: name_of(process),
                 name: process.name.clone(),
             };
             self.add(role, &process.curve(timeline.header.backend), zero);

@@ -19,6 +19,8 @@ pub use names::Names;
 pub use read::is_heap_file;
 pub use write::write_heap;
 
+use crate::identity::{Facts, Identity};
+
 /// Means "no object" where the number of an object is expected.
 pub const NO_OBJECT: u32 = u32::MAX;
 /// The largest number of objects in a snapshot, so that their numbers fit a signed 32-bit integer.
@@ -60,10 +62,18 @@ pub struct HeapHeader {
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
+    /// As in the header of a capture.
+    pub facts: Facts,
     /// One sentence for each part that could not be read.
     pub notes: Vec<String>,
     /// The recording that was active at that moment. It has the allocation stacks of the objects.
     pub recording: Option<RecordingPosition>,
+}
+
+impl HeapHeader {
+    pub fn identity(&self) -> Identity {
+        Identity::new(self.pid, &self.host, &self.facts)
+    }
 }
 
 /// A moment in a running capture.

@@ -12,6 +12,7 @@ use super::{
     AllocationFrame, AllocationStacks, HeapHeader, HeapSnapshot, Label, MAX_OBJECTS, NO_OBJECT,
     RecordingPosition, Root, RootCategory, TypeInfo, Value,
 };
+use crate::identity::parse_fact;
 use crate::wire::{Reader, checksum};
 
 /// Returns whether a file that begins with these bytes is a heap snapshot.
@@ -123,6 +124,7 @@ impl Reading {
                 field::COMMAND => header.command.push(lossy(content)),
                 field::EXECUTABLE => header.executable = lossy(content),
                 field::HOST => header.host = lossy(content),
+                field::FACT => header.facts.extend(parse_fact(&lossy(content))),
                 field::NOTE => header.notes.push(lossy(content)),
                 field::RECORDING => header.recording = Some(recording(content)?),
                 field::N_OBJECTS => self.n_objects = number()?,

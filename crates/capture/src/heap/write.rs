@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::column::{ColumnWriter, tag};
 use super::{HeapHeader, HeapSnapshot, NO_OBJECT};
+use crate::identity::fact_text;
 use crate::wire::checksum;
 
 pub const MAGIC: [u8; 8] = *b"\x89HEAP\r\n\x1a";
@@ -29,6 +30,7 @@ pub mod field {
     pub const RECORDING: u64 = 12;
     pub const N_OBJECTS: u64 = 13;
     pub const N_EDGES: u64 = 14;
+    pub const FACT: u64 = 40;
 }
 
 /// Writes the whole file. `out` receives many pieces of up to a megabyte.
@@ -75,6 +77,9 @@ impl Fields {
         }
         self.bytes(field::EXECUTABLE, header.executable.as_bytes());
         self.bytes(field::HOST, header.host.as_bytes());
+        for fact in &header.facts {
+            self.bytes(field::FACT, fact_text(fact).as_bytes());
+        }
         for note in &header.notes {
             self.bytes(field::NOTE, note.as_bytes());
         }

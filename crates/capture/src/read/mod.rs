@@ -94,6 +94,17 @@ impl Capture {
         Capture::from_source(path, Source::File(file), false)
     }
 
+    /// Reads only the header.
+    pub fn header_from_file(file: File, path: &Path) -> Result<Header, OpenError> {
+        let header = read_header(&Source::File(file));
+        header
+            .map(|(header, _)| header)
+            .map_err(|reason| OpenError {
+                path: path.into(),
+                reason,
+            })
+    }
+
     /// Reads a capture that is already in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Capture, OpenError> {
         Capture::from_source(Path::new("(memory)"), Source::Bytes(bytes), true)

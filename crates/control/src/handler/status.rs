@@ -15,6 +15,7 @@ impl Handler {
         let mut answer = json!({
             "state": if own.output.is_some() { "recording" } else { "stopped" },
             "pid": own.pid,
+            "identity": own.identity,
             "session": own.session,
             "output": own.output,
             "name": config.name,
@@ -45,6 +46,7 @@ fn describe_member(member: &Member) -> Value {
     };
     json!({
         "pid": member.pid,
+        "identity": member.identity,
         "state": state,
         "session": member.session,
         "output": member.output,

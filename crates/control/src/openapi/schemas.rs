@@ -86,6 +86,7 @@ pub(crate) fn schemas() -> Value {
     let status = json!({
         "state": choice(&["recording", "stopped"]),
         "pid": positive(),
+        "identity": reference("Identity"),
         "session": or_null("string"),
         "output": or_null("string"),
         "name": text(),
@@ -98,6 +99,8 @@ pub(crate) fn schemas() -> Value {
     });
     let process = json!({
         "pid": positive(),
+        "process": described(text(), "the process ID, and what distinguishes the process: 1@web-2"),
+        "identity": reference("Identity"),
         "state": choice(&["recording", "stopped", "unknown"]),
         "session": or_null("string"),
         "output": or_null("string"),
@@ -105,6 +108,19 @@ pub(crate) fn schemas() -> Value {
         "bytes": integer(),
         "recording": {"type": "boolean"},
     });
+    let identity = described(
+        json!({
+            "type": ["object", "null"],
+            "properties": {
+                "host": or_null("string"),
+                "boot_id": or_null("string"),
+                "pid_namespace": or_null("string"),
+                "pid": positive(),
+                "start": or_null("string"),
+            },
+        }),
+        "what identifies the process among those of all hosts and containers",
+    );
     let started = json!({
         "result": choice(&["started", "already_running", "pending"]),
         "session": text(),
@@ -149,6 +165,7 @@ pub(crate) fn schemas() -> Value {
         "HeapOptions": heap_options,
         "Status": object(&["state", "pid", "session", "output"], status),
         "Process": object(&["pid"], process),
+        "Identity": identity,
         "Started": object(&["result", "session", "pid", "pids", "output", "warnings"], started),
         "Stopped": object(&["result"], stopped),
         "Session": object(&["id", "kind", "state", "bytes", "processes"], session),

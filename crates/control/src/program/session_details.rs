@@ -8,7 +8,8 @@ use super::Program;
 use crate::calendar::{timestamp, unix_ms};
 use crate::reports;
 use crate::routes::BASE;
-use crate::sessions::Session;
+use crate::sessions::{Capture, Session};
+use heaptide_capture::{Identity, identity};
 
 /// Stopping or listing a session larger than this does not compute its numbers.
 pub(crate) const MAX_BYTES_FOR_QUICK_STATS: u64 = 256 << 20;
@@ -62,10 +63,15 @@ impl Program {
             .zip(started)
             .map(|(ended, started)| ended.saturating_sub(started)));
         let captures = session.captures.iter();
+        let identities: Vec<Identity> = captures.clone().map(Capture::identity).collect();
+        let names = identity::names(&identities);
         let processes: Vec<Value> = captures
-            .map(|capture| {
+            .zip(identities.iter().zip(names))
+            .map(|(capture, (identity, name))| {
                 json!({
                     "pid": capture.pid,
+                    "process": name,
+                    "identity": to_json(identity),
                     "bytes": capture.bytes,
                     "output": capture.path.display().to_string(),
                     "recording": capture.is_being_written(),
@@ -89,6 +95,13 @@ impl Program {
             "links": reports::links(&base, reports::of_one_session()),
         })
     }
+}
+
+/// What identifies a process. Parts that are not known are `null`.
+pub(crate) fn to_json(identity: &Identity) -> Value {
+    let mut value: Value = identity.named_parts().into_iter().collect();
+    value["pid"] = identity.pid.into();
+    value
 }
 
 /// Returns the options that the session was started with.

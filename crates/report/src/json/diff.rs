@@ -30,6 +30,7 @@ pub(super) fn side(side: &DiffSide) -> Value {
     let processes = processes.map(|process| {
         json!({
             "file": process.path.display().to_string(),
+            "process": process.name.as_str(),
             "pid": process.pid,
             "command_line": command_line(&process.command),
         })

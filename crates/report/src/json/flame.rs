@@ -244,6 +244,7 @@ fn diff_head(sides: Sides) -> Value {
 fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
     json!({
         "file": known.path.display().to_string(),
+        "name": known.name.as_str(),
         "pid": known.pid,
         "parent_pid": known.parent_pid,
         "command_line": command_line(&known.command),

@@ -17,6 +17,7 @@ pub use lines::lines;
 pub use stats::stats;
 
 use heaptide_analysis::model::{PeakMoment, Quality};
+use heaptide_capture::Identity;
 
 /// Writes a value, indented by two spaces per level, and a line end.
 pub fn write(out: &mut dyn Write, value: &Value) -> io::Result<()> {
@@ -45,6 +46,13 @@ pub(crate) fn location(at: &heaptide_analysis::model::Location) -> Value {
         "file": &*at.file,
         "line": u64::try_from(at.line).unwrap_or(0),
     })
+}
+
+/// What identifies a process. Parts that are not known are `null`.
+pub(crate) fn identity(identity: &Identity) -> Value {
+    let mut value: Value = identity.named_parts().into_iter().collect();
+    value["pid"] = identity.pid.into();
+    value
 }
 
 /// The sampling rate and the errors of sums (95%), or `null` if every allocation was recorded. `stats --json` and

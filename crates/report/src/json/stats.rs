@@ -6,7 +6,7 @@ use heaptide_analysis::model::{
 use serde_json::{Value, json};
 
 use super::findings::{findings, ledger};
-use super::{damage, lost, peak_moment, sampling};
+use super::{damage, identity, lost, peak_moment, sampling};
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
@@ -117,8 +117,10 @@ fn process(process: &ProcessSummary) -> Value {
     json!({
         "file": process.path.display().to_string(),
         "session": process.session.map(|session| hexadecimal(&session)),
+        "process": process.name.as_str(),
         "pid": process.pid,
         "parent_pid": process.parent_pid,
+        "identity": identity(&process.identity),
         "command_line": command_line(&process.command),
         "num_allocations": process.n_allocations,
         "total_bytes": process.total_bytes,

@@ -21,6 +21,7 @@ pub fn sentence(sentence: &Sentence) -> String {
             SentenceValue::Bytes(bytes) => size(*bytes),
             SentenceValue::Blocks(count) => blocks(*count),
             SentenceValue::Count(count) => count.to_string(),
+            SentenceValue::Process(name) => name.clone(),
             SentenceValue::Percent(part, whole) if *whole > 0.0 => {
                 format!("{:.0} %", part * 100.0 / whole)
             }

@@ -45,7 +45,7 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
         if let Some(bytes) = process.attached_at_bytes {
             notes.push(format!(
                 "attached to process {} at a resident size of {}; earlier allocations are not in the capture",
-                process.pid,
+                process.name,
                 size(bytes)
             ));
         }
@@ -143,7 +143,7 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     {
         notes.push(format!(
             "process {} did not end its recording: it was killed, called os._exit(), or is still running",
-            process.pid
+            process.name
         ));
     }
     if quality.peak_moment == PeakMoment::EachOwn {

@@ -117,6 +117,9 @@ fn header(out: &mut dyn Write, header: &Header) -> io::Result<()> {
     write!(out, " python_version={:08x}", header.python_version)?;
     write!(out, " session={}", hexadecimal(&header.session))?;
     write!(out, " pid={} parent_pid={}", header.pid, header.parent_pid)?;
+    for (key, value) in &header.facts {
+        write!(out, " {key}={value}")?;
+    }
     write!(
         out,
         " main_tid={} start_time={}",

@@ -190,7 +190,7 @@ impl Page<'_> {
         }
         for (process, peak) in resident {
             let of = if processes.len() > 1 {
-                format!(" in process {}", process.pid)
+                format!(" in process {}", process.name)
             } else {
                 String::new()
             };
@@ -204,7 +204,7 @@ impl Page<'_> {
                 continue;
             };
             let of = if processes.len() > 1 {
-                format!(" of process {}", process.pid)
+                format!(" of process {}", process.name)
             } else {
                 String::new()
             };

@@ -9,9 +9,9 @@ pub fn label(series: &Series) -> String {
     let name = match &series.role {
         SeriesRole::Total { name, started } if started.is_empty() => name.clone(),
         SeriesRole::Total { name, started } => format!("{name}, start at {started}"),
-        SeriesRole::Program { pid, name } => format!("program {pid} {name}"),
-        SeriesRole::Child { pid, name } if name.is_empty() => format!("child {pid}"),
-        SeriesRole::Child { pid, name } => format!("child {pid} {name}"),
+        SeriesRole::Program { process, name } => format!("program {process} {name}"),
+        SeriesRole::Child { process, name } if name.is_empty() => format!("child {process}"),
+        SeriesRole::Child { process, name } => format!("child {process} {name}"),
         SeriesRole::Sum { n_runs } => format!("sum of {n_runs}"),
         SeriesRole::Group => "control group".to_owned(),
     };

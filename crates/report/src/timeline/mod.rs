@@ -26,7 +26,7 @@ mod tests {
     fn extreme() -> Chart {
         let series = |bytes: u64| Series {
             role: SeriesRole::Child {
-                pid: u32::MAX,
+                process: u32::MAX.to_string(),
                 name: "</script><b>\x1b[2J&\"".into(),
             },
             points: vec![(-1e12, 0), (0.0, bytes), (1e12, u64::MAX)],

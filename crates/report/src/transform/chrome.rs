@@ -21,26 +21,54 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
     lines::value(out, &other)?;
     out.write_all(b",\n\"traceEvents\":")?;
     let processes = model.processes.iter().zip(&model.quality.processes);
-    let events = processes.flat_map(|(process, summary)| {
-        // Processes of a session share a time axis, which begins at the start of the first process.
-        let offset = process.start_unix_ns.saturating_sub(model.start_unix_ns);
-        events(process, summary, offset)
-    });
+    let numbers = numbers(&model.quality.processes);
+    let events = processes
+        .zip(numbers)
+        .flat_map(|((process, summary), number)| {
+            // Processes of a session share a time axis, which begins at the start of the first process.
+            let offset = process.start_unix_ns.saturating_sub(model.start_unix_ns);
+            events(process, summary, number, offset)
+        });
     lines::array(out, events)?;
     out.write_all(b"}\n")
+}
+
+/// Larger than any process ID.
+const MAX_PIDS: u64 = 1 << 22;
+
+/// The number of each process in the trace: its ID, or another number if an earlier process has the same ID, because
+/// viewers would draw both as one.
+fn numbers(processes: &[ProcessSummary]) -> Vec<u64> {
+    let mut known: Vec<(&str, u64)> = Vec::new();
+    for process in processes {
+        let mut number = u64::from(process.pid);
+        while let Some((name, _)) = known.iter().find(|(_, taken)| *taken == number) {
+            if *name == process.name {
+                break;
+            }
+            number += MAX_PIDS;
+        }
+        known.push((&process.name, number));
+    }
+    known.into_iter().map(|(_, number)| number).collect()
 }
 
 fn events<'a>(
     process: &'a ProcessStacks,
     summary: &'a ProcessSummary,
+    pid: u64,
     offset_ns: u64,
 ) -> impl Iterator<Item = Value> + 'a {
-    let pid = summary.pid;
+    let command = command_line(&summary.command);
+    let label = match summary.name == summary.pid.to_string() {
+        true => command,
+        false => format!("{}: {command}", summary.name),
+    };
     let name = json!({
         "name": "process_name",
         "ph": "M",
         "pid": pid,
-        "args": { "name": command_line(&summary.command) },
+        "args": { "name": label },
     });
     let mark = json!({
         "name": "peak of the heap",

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::lines;
 use crate::json::findings::findings;
-use crate::json::{damage, location, lost, peak_moment, sampling};
+use crate::json::{damage, identity, location, lost, peak_moment, sampling};
 use crate::text::notes::{remarks, warnings};
 use crate::units::{python_version, timestamp};
 
@@ -70,8 +70,10 @@ fn process(
     summary: &ProcessSummary,
 ) -> io::Result<()> {
     for (before, value) in [
-        ("{\"pid\":", summary.pid.into()),
+        ("{\"process\":", summary.name.as_str().into()),
+        (",\"pid\":", summary.pid.into()),
         (",\"parent_pid\":", summary.parent_pid.into()),
+        (",\"identity\":", identity(&summary.identity)),
         (",\"file\":", summary.path.display().to_string().into()),
         (",\n\"command\":", texts(&summary.command)),
         (",\n\"executable\":", process.executable.as_str().into()),

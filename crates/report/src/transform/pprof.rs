@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use heaptide_analysis::Measure;
-use heaptide_analysis::model::{ProcessStacks, SiteSum, StackModel, ThreadName};
+use heaptide_analysis::model::{ProcessStacks, ProcessSummary, SiteSum, StackModel, ThreadName};
 
 use super::protobuf::Message;
 use super::{NO_FRAMES, merged};
@@ -82,7 +82,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     describe(model, measure, &mut texts, &mut head);
     gzip.write_all(head.bytes())?;
     for (process, summary) in model.processes.iter().zip(&model.quality.processes) {
-        let labels = Labels::new(process, summary.pid, &mut texts);
+        let labels = Labels::new(process, summary, &mut texts);
         for site in &process.sites {
             let mut message = Message::default();
             message.message(field::SAMPLE, |inner| {
@@ -147,7 +147,7 @@ fn comments(model: &StackModel) -> Vec<String> {
     let mut comments = vec![format!("heaptide {}", env!("CARGO_PKG_VERSION"))];
     for process in &model.quality.processes {
         let command = command_line(&process.command);
-        comments.push(format!("process {}: {command}", process.pid));
+        comments.push(format!("process {}: {command}", process.name));
     }
     comments.extend(peak_heading(&model.quality));
     comments.extend(warnings(&model.quality));
@@ -161,14 +161,19 @@ type Label = (u64, u64);
 /// Labels of one process's samples.
 struct Labels {
     pid: Label,
+    /// Its name, where the ID alone is ambiguous.
+    process: Option<Label>,
     /// For each thread its ID, and its name if it has one.
     threads: Vec<(Option<Label>, Label)>,
     allocator: u64,
 }
 
 impl Labels {
-    fn new(process: &ProcessStacks, pid: u32, texts: &mut Texts) -> Labels {
+    fn new(process: &ProcessStacks, summary: &ProcessSummary, texts: &mut Texts) -> Labels {
+        let pid = summary.pid.to_string();
         let keys = ["pid", "thread", "thread_id", "allocator"].map(|key| texts.intern(key));
+        let process_name =
+            (summary.name != pid).then(|| (texts.intern("process"), texts.intern(&summary.name)));
         let mut number = |thread: &ThreadName| {
             let name = thread.name.as_deref();
             let name = name.map(|name| (keys[1], texts.intern(name)));
@@ -177,7 +182,8 @@ impl Labels {
         };
         Labels {
             threads: process.threads.iter().map(&mut number).collect(),
-            pid: (keys[0], texts.intern(&pid.to_string())),
+            pid: (keys[0], texts.intern(&pid)),
+            process: process_name,
             allocator: keys[3],
         }
     }
@@ -212,7 +218,8 @@ fn sample(
     sample.numbers(2, values.into_iter());
     let (name, id) = labels.threads[site.thread];
     let allocator = (labels.allocator, texts.intern(site.allocator.name()));
-    for (key, value) in name.into_iter().chain([id, labels.pid, allocator]) {
+    let names = name.into_iter().chain(labels.process);
+    for (key, value) in names.chain([id, labels.pid, allocator]) {
         sample.message(3, |label| {
             label.number(1, key);
             label.number(2, value);
