@@ -55,4 +55,5 @@ def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(take(json.loads(sys.argv[1])))
+    options, output, target, *arguments = sys.argv[1:]
+    sys.exit(take({**json.loads(options), "output": output or None, "target": target, "arguments": arguments}))

@@ -144,7 +144,11 @@ def deliver(text: str, stream: Any, what: str) -> None:
 def _write(stream: TextIO | None, text: str) -> None:
     if stream is None:
         raise OSError("there is no standard output")
-    stream.write(text)
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:  # the source or its name has characters that the stream's encoding lacks
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def append(path: str, text: str, flags: int = 0) -> None:

@@ -126,3 +126,30 @@ def test_children_join_a_session_whose_path_is_not_utf8(tmp_path: Path, environm
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=variables, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
     assert sorted(name.rstrip(b"0123456789") for name in os.listdir(folder)) == [b"j.tide", b"j.tide."]
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    "words", [["lines"], ["heap", "take"], ["record", "-q", "--"], ["run", "-q", "--live-remote=0"]]
+)
+def test_every_command_that_runs_a_script_passes_words_unchanged(
+    tmp_path: Path, environment: dict[str, str], words: list[str]
+) -> None:
+    program = """
+        import builtins, sys
+        @getattr(builtins, "profile", lambda function: function)
+        def work():
+            return [0] * 100
+        work()
+        sys.stderr.write(ascii([sys.argv, __name__]) + "\\n")
+    """
+    script = os.path.join(os.fsencode(tmp_path), b"s_\xe6.py")
+    os.rename(write(tmp_path / "script.py", program), script)
+    outcomes = []
+    for prefix in ([], ["-m", "heaptide", *words]):
+        command = [sys.executable, *prefix, b"s_\xe6.py", *WORDS]
+        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **environment}, capture_output=True)
+        lines = [line for line in done.stderr.splitlines() if not line.startswith(b"heaptide: ")]
+        outcomes.append((done.returncode, lines))
+        assert b"could not" not in done.stderr and b"without being recorded" not in done.stderr, done.stderr
+    assert outcomes[0] == outcomes[1] and outcomes[0][0] == 0 and len(outcomes[0][1]) == 1

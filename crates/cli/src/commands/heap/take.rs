@@ -1,8 +1,8 @@
 //! `heaptide heap take`: takes a heap snapshot of a running process, or of a program when it ends.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, HeapRequest};
@@ -170,17 +170,9 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
 
 /// Replaces this process by the interpreter that runs the program.
 fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failure> {
-    let texts: Option<Vec<&str>> = program.iter().map(|word| word.to_str()).collect();
-    let output = matches
-        .get_one::<PathBuf>("output")
-        .map(|path| path.to_str());
-    let (Some(texts), None | Some(Some(_))) = (texts, output) else {
-        return Err(Failure::Usage(
-            "an argument is not valid UTF-8: rename the file".into(),
-        ));
-    };
+    let output = matches.get_one::<PathBuf>("output");
     // Checked before the program runs, because afterwards its heap would be lost.
-    let folder = output.flatten().map(Path::new).and_then(Path::parent);
+    let folder = output.and_then(|path| path.parent());
     if let Some(folder) = folder {
         if !folder.as_os_str().is_empty() && !folder.is_dir() {
             return Err(Failure::failed(format!(
@@ -191,9 +183,6 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
     }
     let plan = json!({
         "kind": "script",
-        "target": texts[0],
-        "arguments": texts[1..],
-        "output": output.flatten(),
         "force": matches.get_flag("force"),
         "values": matches.get_flag("values"),
         "redact": patterns(matches).collect::<Vec<_>>(),
@@ -201,6 +190,9 @@ fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failur
     let interpreter = reinvoke::interpreter("heap");
     let error = std::process::Command::new(&interpreter)
         .args(["-m", "heaptide.commands.heap_take", &plan.to_string()])
+        // Separate words, because JSON cannot hold names that are not UTF-8.
+        .arg(output.map_or(OsStr::new(""), |path| path.as_os_str()))
+        .args(program)
         .exec();
     Err(Failure::failed(format!(
         "cannot start {} ({error}): run heaptide with the Python that it is installed in",
