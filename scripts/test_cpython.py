@@ -191,9 +191,15 @@ class Suite:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def compare(self, mode: str, module: str) -> tuple[int, list[tuple[str, str, str]]]:
-        """Return the number of tests of a module and those that differ, each with its results bare and recorded."""
-        bare, recorded = self.outcome(BARE, module), self.outcome(mode, module)
+    def compare(self, mode: str, module: str) -> tuple[int, list[tuple[str, str, str]]] | None:
+        """Return the number of tests of a module and those that differ, each with its results bare and recorded.
+
+        Returns None for a module that takes too long bare.
+        """
+        bare = self.outcome(BARE, module)
+        if bare.ending == "timeout":
+            return None
+        recorded = self.outcome(mode, module)
         found = list(differences(module, bare, recorded))
         if found and recorded.n_runs == 1:
             for name, outcome in ((BARE, bare), (mode, recorded)):
@@ -219,9 +225,7 @@ def results(report: Path) -> dict[str, list[str]]:
 
 
 def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple[str, str, str]]:
-    """Yield the tests that have no result in common. A module that takes too long bare cannot be compared."""
-    if bare.ending == "timeout":
-        return
+    """Yield the tests that have no result in common."""
     n_before = 0
     for name in sorted({*bare.tests, *recorded.tests}):
         ways = [outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded)]
@@ -265,7 +269,11 @@ def main() -> int:
             print(f"NOTE: CPython {version} has no such tests; its package `test` may be missing", flush=True)
         for mode in modes:
             row = Row(version, mode)
-            for module, n_tests, found in compared(suite, mode, modules):
+            for module, comparison in compared(suite, mode, modules):
+                if comparison is None:
+                    print(f"{version} {mode} {module}: takes too long bare, not compared", flush=True)
+                    continue
+                n_tests, found = comparison
                 row.add(n_tests, [(one, explained(known, version, mode, one[0])) for one in found])
                 for (test, bare, recorded), reason in row.latest:
                     verdict = f"known: {reason}" if reason else "UNEXPLAINED"
@@ -285,7 +293,9 @@ def explained(known: list[Known], version: str, mode: str, test: str) -> str:
     return next((row.reason for row in known if row.covers(version, mode, test)), "")
 
 
-def compared(suite: Suite, mode: str, modules: list[str]) -> Iterator[tuple[str, int, list[tuple[str, str, str]]]]:
+def compared(
+    suite: Suite, mode: str, modules: list[str]
+) -> Iterator[tuple[str, tuple[int, list[tuple[str, str, str]]] | None]]:
     """Yield the comparison of every module, in order; several run at a time."""
     if suite.options.table:
         has_both = [all((suite.folder / way / f"{name}.json").exists() for way in (BARE, mode)) for name in modules]
@@ -293,7 +303,7 @@ def compared(suite: Suite, mode: str, modules: list[str]) -> Iterator[tuple[str,
     with concurrent.futures.ThreadPoolExecutor(suite.options.jobs) as pool:
         waiting = [pool.submit(suite.compare, mode, module) for module in modules]
         for module, done in zip(modules, waiting, strict=True):
-            yield (module, *done.result())
+            yield module, done.result()
 
 
 class Row:
