@@ -24,11 +24,14 @@ def arguments() -> list[str]:
 
 
 def main_folder() -> str:
-    """Return the folder that Python will put first on the import path of this process."""
-    arguments = _after_options()
-    if not arguments or arguments[0] in ("-m", "-c", "-"):
-        return os.getcwd()
-    return os.path.dirname(os.path.realpath(arguments[0]))
+    """Return the folder that Python will put first on the import path of this process; empty if it was deleted."""
+    words = _after_options()
+    try:
+        if not words or words[0] in ("-m", "-c", "-"):
+            return os.getcwd()
+        return os.path.dirname(os.path.realpath(words[0]))
+    except OSError:
+        return ""
 
 
 def command_words(command: list[str] | None = None) -> list[str]:

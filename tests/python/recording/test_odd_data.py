@@ -241,6 +241,20 @@ def test_function_with_line_report_runs_if_all_monitoring_tools_are_taken(tmp_pa
 
 
 @pytest.mark.once
+def test_program_whose_working_folder_was_deleted_is_recorded(tmp_path: Path) -> None:
+    folder = tmp_path / "deleted"
+    folder.mkdir()
+    code = "import os, sys; os.chdir(sys.argv[1]); os.rmdir(sys.argv[1]); os.execv(sys.executable, sys.argv[2:])"
+    program = [sys.executable, "-c", "held = bytes(3_000_000); print('ran')"]
+    variables = {**os.environ, "HEAPTIDE": "run", "HEAPTIDE_QUIET": "1", "HEAPTIDE_OUT": str(tmp_path / "job.tide")}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, str(folder), *program], env=variables, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ran\n", "")
+    assert (tmp_path / "job.tide").exists()
+
+
+@pytest.mark.once
 def test_folder_named_like_a_configuration_file_is_ignored(tmp_path: Path) -> None:
     for name in ("pyproject.toml", "heaptide.toml", "heaptide.cfg"):
         (tmp_path / name).mkdir()
