@@ -11,6 +11,8 @@ export const PACKED: Packed = {
     start_unix_ms: 0,
     duration_ns: 2e9,
     peak_bytes: 1000,
+    peak_ns: 1e9,
+    peak_heading: null,
     min_share: 0.001,
     measures: ['peak', 'leaked', 'total', 'temporary'],
     first_view: { measure: 'peak', inverted: false, split_threads: false },

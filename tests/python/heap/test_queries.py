@@ -200,11 +200,31 @@ def test_queries_find_the_recording_of_the_snapshot(recorded: dict[str, Path]) -
     rows = json.loads(heap("types", "--json", "-n", "0", path))["rows"]
     row = next(row for row in rows if row["label"] == "bytearray")
     assert line_of(row["site"], program) == allocated
+    assert 0 < row["site"]["count"] <= row["count"]
+    assert " ".join(heap("types", "-n", "0", path).split()).count("% of the objects)") >= 1
     assert f"{program}:" in heap("show", "--by", "producer", "--kind", "bytearray", path)
     found = json.loads(heap("paths", "--json", "-n", "1", "--kind", "bytearray", path))
     calls = found["paths"][0]["objects"][-1]["allocated_at"]
     assert line_of(calls[-1], program) == allocated
     assert [call["function"] for call in calls[-4:-1]] == ["<module>", "keep_in_closure", "handler"]
+
+
+def test_types_name_no_line_if_most_objects_have_none(tmp_path: Path) -> None:
+    # Without --objects, only the long strings have a line.
+    program = tmp_path / "job.py"
+    program.write_text(
+        "import heaptide\n"
+        "short = [str(number) for number in range(20_000)]\n"
+        "long = [str(number) * 500 for number in range(20)]\n"
+        "heaptide.heap_snapshot('job.heap')\n"
+    )
+    command = [sys.executable, "-m", "heaptide", "run", "-q", "-o", "job.tide", program]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path)
+    rows = json.loads(heap("types", "--json", "-n", "0", tmp_path / "job.heap"))["rows"]
+    row = next(row for row in rows if row["label"] == "str")
+    assert row["count"] > 20_000
+    assert "site" not in row
+    assert "str <- " not in heap("types", "-n", "0", tmp_path / "job.heap")
 
 
 def test_view_in_python_has_allocation_sites(recorded: dict[str, Path]) -> None:

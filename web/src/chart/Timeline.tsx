@@ -17,6 +17,7 @@ interface Series {
   limit: number | null;
   peakAt: number;
   peakBytes: number;
+  peakName: string;
 }
 
 /** Returns the curves of a process; −1 for the sum of all. */
@@ -35,9 +36,18 @@ export function series(data: Data, process: number): Series {
     heap: curves.heap,
     resident: curves.resident,
     limit: known?.limit_bytes ?? null,
-    peakAt: known ? known.peak_ns / 1e9 : (seconds[highest] ?? 0),
-    peakBytes: known ? known.peak_bytes : head.peak_bytes,
+    ...peakOf(head, known, seconds[highest] ?? 0),
   };
+}
+
+/** Returns the mark of the peak: the moment that the rest of the page shows. */
+function peakOf(head: Data['head'], known: Data['head']['processes'][0] | undefined, highestAt: number) {
+  const own = { peakName: 'peak', peakAt: (known?.peak_ns ?? 0) / 1e9, peakBytes: known?.peak_bytes ?? 0 };
+  if (known && (head.processes.length === 1 || head.peak_ns === null)) return own;
+  const peakAt = head.peak_ns === null ? highestAt : head.peak_ns / 1e9;
+  if (known) return { peakName: 'at the common peak:', peakAt, peakBytes: known.at_peak_bytes };
+  // Without a common moment, the sum of the peaks is not on the curve.
+  return { peakName: head.peak_ns === null ? 'sum of the own peaks:' : 'peak', peakAt, peakBytes: head.peak_bytes };
 }
 
 export function Timeline({ data }: { data: Data }) {
@@ -57,7 +67,7 @@ export function Timeline({ data }: { data: Data }) {
     if (chart.current && lives) showInterval(chart.current, lives);
   }, [from, to]);
   const shown = series(data, process);
-  const summary = `Memory over time: the heap peaked at ${bytes(shown.peakBytes)} after ${duration(shown.peakAt * 1e9)}`;
+  const summary = `Memory over time: ${shown.peakName} ${bytes(shown.peakBytes)} after ${duration(shown.peakAt * 1e9)}`;
   if (!lives) return <section class="timeline" ref={box} role="img" aria-label={summary} />;
   return (
     <section
@@ -107,7 +117,7 @@ function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: Co
   ctx.beginPath();
   ctx.arc(x, y, 3 * density, 0, 2 * Math.PI);
   ctx.fill();
-  const text = `peak ${bytes(shown.peakBytes)}`;
+  const text = `${shown.peakName} ${bytes(shown.peakBytes)}`;
   const isRight = x + 8 * density + ctx.measureText(text).width < bbox.left + bbox.width;
   ctx.textAlign = isRight ? 'left' : 'right';
   ctx.textBaseline = 'middle';

@@ -28,7 +28,7 @@ export function Header({ data, what, onHelp }: { data: Data; what: string; onHel
   if (limit) figures.push(['memory limit', bytes(limit), `${whole(limit)} bytes`]);
   const modes = [...new Set(head.processes.map((process) => process.mode))];
   const facts = [
-    isMany ? plural(head.processes.length, 'process', 'processes') : `process ${first?.name}`,
+    isMany ? (head.peak_heading ?? plural(head.processes.length, 'process', 'processes')) : `process ${first?.name}`,
     `Python ${[...new Set(head.processes.map((process) => process.python))].join(', ')}`,
     [...new Set(head.processes.map((process) => process.host))].join(', '),
     `${head.start_time.slice(0, 19)} UTC`,

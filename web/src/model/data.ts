@@ -21,10 +21,13 @@ export interface Process {
   mode: string;
   start_ns: number;
   end_ns: number;
+  /** The peak of this process alone. */
   peak_ns: number;
   num_allocations: number;
   total_bytes: number;
   peak_bytes: number;
+  /** Its share of the peak of the page. */
+  at_peak_bytes: number;
   live_bytes: number;
   resident_peak_bytes: number | null;
   limit_bytes: number | null;
@@ -49,6 +52,10 @@ export interface Head {
   start_unix_ms: number;
   duration_ns: number;
   peak_bytes: number;
+  /** Time of the peak since the start; null if each process is at its own peak. */
+  peak_ns: number | null;
+  /** The moment of the peak, in words; null if the page covers one process. */
+  peak_heading: string | null;
   min_share: number;
   measures: Measure[];
   first_view: { measure: Measure; inverted: boolean; split_threads: boolean; by_line?: boolean };

@@ -42,7 +42,8 @@ export function Charts({ data }: { data: Data }) {
   const { layout } = settings.value;
   const { lives } = data;
   const limit = commonLimit(data);
-  const summary = `Memory of ${data.head.processes.length} processes over time, with a common peak of ${bytes(data.head.peak_bytes)} on the heap`;
+  const moment = data.head.peak_heading ?? 'at the peak';
+  const summary = `Memory of ${data.head.processes.length} processes over time: ${bytes(data.head.peak_bytes)} on the heap, ${moment}`;
   const inside =
     layout === 'stacked' ? (
       <Stacked data={data} limit={limit} />
@@ -154,7 +155,7 @@ function Single({ data, process, limit }: { data: Data; process: number; limit: 
   return (
     <figure>
       <figcaption>
-        <b>{known.name}</b> {known.command_line} <span>{`peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
+        <b>{known.name}</b> {known.command_line} <span>{`own peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
       </figcaption>
       <div class={`timeline ${data.lives ? 'selectable' : ''}`} ref={box} />
     </figure>

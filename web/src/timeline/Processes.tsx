@@ -10,6 +10,8 @@ export function Processes({ data }: { data: Data }) {
   const growth = growthOfProcesses(data, from, to);
   const hasMarks = data.lives !== undefined && from >= 0;
   const dark = isDark.value;
+  const { head } = data;
+  const hasMoment = head.processes.length > 1 && head.peak_ns !== null;
   return (
     <div class="processes" role="region" aria-label="Processes" tabIndex={0}>
       <table>
@@ -17,7 +19,8 @@ export function Processes({ data }: { data: Data }) {
           <tr>
             <th scope="col">Process</th>
             <th scope="col">Ran</th>
-            <th scope="col">Heap peak</th>
+            {hasMoment && <th scope="col">At the common peak</th>}
+            <th scope="col">{head.processes.length > 1 ? 'Own heap peak' : 'Heap peak'}</th>
             <th scope="col">Resident peak</th>
             {hasMarks && <th scope="col">First mark</th>}
             {hasMarks && <th scope="col">Second mark</th>}
@@ -25,7 +28,7 @@ export function Processes({ data }: { data: Data }) {
           </tr>
         </thead>
         <tbody>
-          {data.head.processes.map((known, at) => {
+          {head.processes.map((known, at) => {
             const { before, after } = growth[at]!;
             const grew = after - before;
             return (
@@ -37,6 +40,7 @@ export function Processes({ data }: { data: Data }) {
                   <span title={known.command_line}>{known.command_line}</span>
                 </td>
                 <td>{`${duration(known.start_ns)} – ${duration(known.end_ns)}`}</td>
+                {hasMoment && <td title={`${whole(known.at_peak_bytes)} bytes`}>{bytes(known.at_peak_bytes)}</td>}
                 <td title={`${whole(known.peak_bytes)} bytes`}>{bytes(known.peak_bytes)}</td>
                 <td>{known.resident_peak_bytes === null ? '' : bytes(known.resident_peak_bytes)}</td>
                 {hasMarks && <td title={`${whole(before)} bytes`}>{bytes(before)}</td>}

@@ -11,12 +11,15 @@ pub struct Site {
     pub file: String,
     pub line: u32,
     pub bytes: u64,
+    /// The number of its objects.
+    pub count: u64,
 }
 
 /// Sums by line, of objects with a weight.
 pub struct Sums<'a> {
     heap: &'a Heap,
-    by_line: FxHashMap<(&'a str, &'a str, u32), u64>,
+    /// Bytes and objects.
+    by_line: FxHashMap<(&'a str, &'a str, u32), (u64, u64)>,
 }
 
 impl<'a> Sums<'a> {
@@ -33,38 +36,47 @@ impl<'a> Sums<'a> {
         }
         if let Some(frame) = self.heap.allocation(object).last() {
             let line = (frame.function.as_str(), frame.file.as_str(), frame.line);
-            *self.by_line.entry(line).or_default() += bytes;
+            let sum = self.by_line.entry(line).or_default();
+            sum.0 += bytes;
+            sum.1 += 1;
         }
     }
 
     pub fn largest(self, n_sites: usize) -> Vec<Site> {
         let mut sums: Vec<_> = self.by_line.into_iter().collect();
-        sums.sort_unstable_by_key(|&((function, file, line), bytes)| {
+        sums.sort_unstable_by_key(|&((function, file, line), (bytes, _))| {
             (std::cmp::Reverse(bytes), file, line, function)
         });
         let sites = sums.into_iter().take(n_sites);
         sites
-            .map(|((function, file, line), bytes)| Site {
+            .map(|((function, file, line), (bytes, count))| Site {
                 function: function.to_owned(),
                 file: file.to_owned(),
                 line,
                 bytes,
+                count,
             })
             .collect()
     }
 }
 
-/// For each group the line that allocated most of its bytes; `None` if not known.
+/// For each group the line that allocated most of its bytes. `None` if it is not known for most of its objects: a recording
+/// without `--objects` has the lines of the few objects that are too large for the object allocator.
 pub fn of_groups(heap: &Heap, n_groups: usize, group_of: &[u32]) -> Vec<Option<Site>> {
     if heap.stacks().is_none() {
         return vec![None; n_groups];
     }
-    let mut sums: Vec<Sums> = (0..n_groups).map(|_| Sums::new(heap)).collect();
+    let mut sums: Vec<(Sums, u64)> = (0..n_groups).map(|_| (Sums::new(heap), 0)).collect();
     for (object, &group) in (0..).zip(group_of) {
-        if let Some(sums) = sums.get_mut(group as usize) {
+        if let Some((sums, n_objects)) = sums.get_mut(group as usize) {
             sums.add(object, heap.bytes(object));
+            *n_objects += 1;
         }
     }
-    let largest = sums.into_iter().map(|sums| sums.largest(1).pop());
+    let largest = sums.into_iter().map(|(sums, n_objects)| {
+        let n_known = sums.by_line.values().map(|&(_, count)| count).sum::<u64>();
+        let is_most = n_known * 2 >= n_objects;
+        is_most.then(|| sums.largest(1).pop()).flatten()
+    });
     largest.collect()
 }

@@ -12,7 +12,7 @@ pub struct TypeRow {
     pub bytes: u64,
     /// Bytes that no root reaches without the objects of this row, including their own.
     pub retained: u64,
-    /// The line that allocated most of its bytes, if known.
+    /// The line that allocated most of its bytes, if the lines of most objects are known.
     pub site: Option<Site>,
 }
 

@@ -166,6 +166,7 @@ fn site(site: &Site) -> Value {
         "file": site.file.as_str(),
         "line": site.line,
         "bytes": site.bytes,
+        "count": site.count,
     })
 }
 

@@ -18,7 +18,7 @@ pub(super) fn arguments() -> Command {
             "Show kinds of objects with own and retained size.\n\n\
              The retained size of a kind is the memory that would be freed with all objects of the kind. Memory that several \
              kinds keep alive together belongs to none of them. If the program was recorded with --objects, each row ends with \
-             the line that allocated most of the kind.",
+             the line that allocated most of the kind, and its share of the objects.",
         )
         .arg(
             Arg::new("sort")

@@ -169,7 +169,13 @@ pub fn kinds_table(
             percent(row.retained, table.bytes),
         );
         let label = match &row.site {
-            Some(site) => format!("{} <- {}:{}", row.label, site.file, site.line),
+            Some(site) => format!(
+                "{} <- {}:{} ({}% of the objects)",
+                row.label,
+                site.file,
+                site.line,
+                percent(site.count, row.count)
+            ),
             None => row.label.clone(),
         };
         write_wrapped(out, &numbers, &label)?;
