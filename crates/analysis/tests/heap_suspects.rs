@@ -4,7 +4,7 @@ use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
 use heaptide_analysis::heap::{Heap, ObjectSet};
 use heaptide_capture::heap::{
-    AllocationFrame, AllocationStacks, EdgeType, Label, Objects, RootCategory,
+    AllocationFrame, AllocationStacks, EdgeType, Label, Objects, Root, RootCategory,
 };
 use heaptide_testkit::{Added, HeapBuilder};
 
@@ -351,4 +351,69 @@ fn instances_with_dicts_are_reported_as_waste_that_slots_avoid() {
     assert_eq!(rows[0].what, "job.Order");
     assert_eq!(rows[0].count, N_LEAKED as u64);
     assert_eq!(rows[0].bytes, (184 + 16 - 8) * N_LEAKED as u64);
+}
+
+/// The import system of every program: finders with their caches, specs, classes without instances, interned strings.
+fn add_import_system(program: &mut Program) {
+    let heap = &mut program.heap;
+    let sys = heap.object("module", 72);
+    let namespace = heap.object("dict", 5000);
+    heap.edge(sys, namespace, Label::new(EdgeType::DictOf, 0));
+    heap.root(RootCategory::Module, "sys", sys);
+    let cache = heap.object("dict", 90_000);
+    heap.named(namespace, cache, EdgeType::Key, "path_importer_cache");
+    for at in 0..N_LEAKED {
+        let finder = heap.object("_frozen_importlib_external.FileFinder", 5000);
+        heap.named(cache, finder, EdgeType::Key, &format!("/lib/{at}"));
+        let paths = heap.object("set", 216);
+        heap.named(finder, paths, EdgeType::Internal, "_path_cache");
+        let spec = heap.object("_frozen_importlib.ModuleSpec", 800);
+        heap.named(namespace, spec, EdgeType::Key, &format!("spec {at}"));
+        let own = heap.object("dict", 1000);
+        heap.edge(spec, own, Label::new(EdgeType::DictOf, 0));
+        let class = heap.object("abc.ABCMeta", 3000);
+        heap.named(namespace, class, EdgeType::Key, &format!("class {at}"));
+        let order = heap.object("tuple", 48);
+        heap.named(class, order, EdgeType::Internal, "__mro__");
+    }
+    let interned = heap.object("dict", 400_000);
+    heap.root(RootCategory::Interpreter, Root::INTERNED_STRINGS, interned);
+    let subclasses = heap.object("dict", 90_000);
+    heap.root(RootCategory::C, "", subclasses);
+    for at in 0..N_LEAKED as u32 {
+        let reference = heap.object("weakref.ReferenceType", 800);
+        heap.edge(subclasses, reference, Label::new(EdgeType::Index, at));
+    }
+}
+
+#[test]
+fn clean_program_has_no_suspects_and_no_waste_of_the_import_system() {
+    let mut program = Program::new();
+    add_import_system(&mut program);
+    let mut snapshot = program.heap.finish();
+    use heaptide_capture::heap::TypeInfo;
+    for one in &mut snapshot.types {
+        if one.name == "ModuleSpec" {
+            one.flags |= TypeInfo::HEAP | TypeInfo::DICT;
+        }
+    }
+    let heap = Heap::new(snapshot);
+    let found = suspects(&heap, None, 5).suspects;
+    assert!(found.is_empty(), "{found:?}");
+    let rows = waste(&heap).rows;
+    let settings = "dict (no owner) settings of module";
+    assert!(rows.iter().all(|row| row.what == settings), "{rows:?}");
+}
+
+#[test]
+fn leak_is_found_beside_the_import_system() {
+    let mut program = Program::new();
+    add_import_system(&mut program);
+    let cache = program.put("cache", "list", 9000);
+    program.fill(cache, "job.Order", 1000);
+    let (heap, first) = program.first();
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['cache']"
+    );
 }

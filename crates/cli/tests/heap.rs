@@ -1,6 +1,6 @@
 //! The output of `heaptide heap` for a small heap.
 
-use heaptide_capture::heap::{EdgeType, write_heap};
+use heaptide_capture::heap::{EdgeType, RootCategory, write_heap};
 use heaptide_testkit::{Added, HeapBuilder, shop};
 
 use crate::{Folder, error_text, printed};
@@ -142,13 +142,42 @@ Differences by kind, largest absolute size diffs first.
 }
 
 #[test]
+fn kind_may_be_a_bare_class_name_or_a_class_of_the_script() {
+    let folder = with_shop();
+    let full = printed(&folder.heaptide("heap paths job.heap --kind shop.Order"));
+    assert_eq!(
+        printed(&folder.heaptide("heap paths job.heap --kind Order")),
+        full
+    );
+    let mut heap = HeapBuilder::new();
+    heap.header().command = vec!["/srv/job.py".into()];
+    for module in ["__main__", "a", "b"] {
+        let kind = if module == "__main__" {
+            "Order"
+        } else {
+            "Item"
+        };
+        let object = heap.object(&format!("{module}.{kind}"), 48);
+        heap.root(RootCategory::Module, module, object);
+    }
+    write(&folder, "script.heap", heap);
+    let of_script = printed(&folder.heaptide("heap show script.heap --kind job.Order"));
+    assert!(of_script.contains("__main__.Order"), "{of_script}");
+    let several = folder.heaptide("heap paths script.heap --kind Item");
+    assert_eq!(
+        error_text(&several),
+        "heaptide: several kinds are named Item: use one of a.Item, b.Item\n"
+    );
+}
+
+#[test]
 fn invalid_arguments_give_one_message_and_an_exit_code() {
     let folder = with_shop();
-    let unknown = folder.heaptide("heap paths job.heap --kind Order");
+    let unknown = folder.heaptide("heap paths job.heap --kind order");
     assert_eq!(unknown.status.code(), Some(3));
     assert_eq!(
         error_text(&unknown),
-        "heaptide: no object is of the kind Order: did you mean dict of shop.Order, shop.Order?\n"
+        "heaptide: no object is of the kind order: did you mean dict of shop.Order, shop.Order?\n"
     );
     let nothing = folder.heaptide("heap paths job.heap");
     assert_eq!(nothing.status.code(), Some(2));

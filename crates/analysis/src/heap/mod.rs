@@ -24,6 +24,7 @@ pub mod partition;
 pub mod paths;
 pub mod pattern;
 pub mod picture;
+mod program_text;
 pub mod retained;
 pub mod set;
 pub mod sites;

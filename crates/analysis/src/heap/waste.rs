@@ -2,11 +2,12 @@
 //! `__slots__`.
 //!
 //! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared keys
-//! and subclasses are left out.
+//! and subclasses are left out, and so is the program itself with the import system, which users cannot change.
 
 use heaptide_capture::heap::{EdgeType, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
 
+use super::program_text::ProgramText;
 use super::view::Heap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,10 +72,11 @@ const MIN_COPIES: u64 = 2;
 pub fn waste(heap: &Heap) -> WasteReport {
     let mut sums = Sums::default();
     let has_values = !heap.snapshot.values.is_empty();
-    containers(heap, &mut sums);
-    slots(heap, &mut sums);
+    let text = ProgramText::new(heap);
+    containers(heap, &text, &mut sums);
+    slots(heap, &text, &mut sums);
     if has_values {
-        duplicates(heap, &mut sums);
+        duplicates(heap, &text, &mut sums);
     }
     let mut rows: Vec<Waste> = sums.rows.into_values().collect();
     rows.retain(|row| row.bytes > 0);
@@ -104,11 +106,14 @@ impl Sums {
     }
 }
 
-fn containers(heap: &Heap, sums: &mut Sums) {
+fn containers(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
     let referrers = SoleReferrers::new(heap);
     for object in 0..heap.n_objects() as u32 {
         let one = heap.snapshot.type_of(object);
-        if one.module != "builtins" {
+        if one.module != "builtins"
+            || text.contains(object)
+            || referrers.is_part_of_text(heap, text, object)
+        {
             continue;
         }
         let size = heap.snapshot.objects.sizes[object as usize];
@@ -199,6 +204,16 @@ impl SoleReferrers {
         SoleReferrers { from }
     }
 
+    /// Whether the interpreter made the container for a function or a class, such as `__annotations__`.
+    fn is_part_of_text(&self, heap: &Heap, text: &ProgramText, object: u32) -> bool {
+        let holder = self.from[object as usize];
+        holder != u32::MAX
+            && (matches!(
+                heap.kind(holder),
+                "function" | "classmethod" | "staticmethod"
+            ) || text.is_class(holder))
+    }
+
     /// A container and its owner, `list .items of job.Order`: equal ones form a row.
     fn text(&self, heap: &Heap, object: u32) -> String {
         let kind = heap.kind(object);
@@ -224,14 +239,14 @@ impl SoleReferrers {
 }
 
 /// Adds classes whose instances have a dict.
-fn slots(heap: &Heap, sums: &mut Sums) {
+fn slots(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
     let mut classes: FxHashMap<u32, (u64, u64, u32)> = FxHashMap::default();
     for object in 0..heap.n_objects() as u32 {
         let number = heap.snapshot.objects.types[object as usize];
         let Some(one) = heap.snapshot.types.get(number as usize) else {
             continue;
         };
-        if !one.is(TypeInfo::HEAP) || !one.is(TypeInfo::DICT) {
+        if !one.is(TypeInfo::HEAP) || !one.is(TypeInfo::DICT) || text.contains(object) {
             continue;
         }
         let saved = saved_by_slots(heap, object);
@@ -240,7 +255,7 @@ fn slots(heap: &Heap, sums: &mut Sums) {
         sum.1 += saved;
     }
     for (number, (count, bytes, example)) in classes {
-        if count >= MIN_INSTANCES && bytes > 0 && !is_class(heap, example) {
+        if count >= MIN_INSTANCES && bytes > 0 && !text.is_class(example) {
             let what = heap.kinds.label(heap.kinds.of_type(number)).to_owned();
             let row = Waste {
                 category: WasteCategory::NoSlots,
@@ -252,14 +267,6 @@ fn slots(heap: &Heap, sums: &mut Sums) {
             sums.rows.insert((WasteCategory::NoSlots as u8, what), row);
         }
     }
-}
-
-/// Whether the object is a class: instances of a metaclass need their dict.
-fn is_class(heap: &Heap, object: u32) -> bool {
-    heap.snapshot.edges.of(object).any(|(_, label)| {
-        label.edge_type() == EdgeType::Internal
-            && heap.snapshot.names.get(label.number()) == "__mro__"
-    })
 }
 
 /// With `__slots__`, an instance has a word for each attribute, but no dict and no words for dict and weak references.
@@ -284,10 +291,13 @@ fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
 }
 
 /// Adds texts of equal size whose known part is equal.
-fn duplicates(heap: &Heap, sums: &mut Sums) {
+fn duplicates(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
     let mut copies: FxHashMap<(u32, u64, &str), (u64, u32)> = FxHashMap::default();
     for value in &heap.snapshot.values {
         let object = value.object;
+        if text.contains(object) {
+            continue;
+        }
         let one = heap.snapshot.type_of(object);
         if one.module != "builtins" || !matches!(one.name.as_str(), "str" | "bytes") {
             continue;

@@ -3,20 +3,19 @@
 //!
 //! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
 //! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
-//! several others have no dominator of their own. Program text (code, functions, types, docstrings) has no weight. With an
-//! earlier snapshot only new objects have weight.
+//! several others have no dominator of their own. Program text has no weight (code, functions, types, docstrings), nor has
+//! the import system. With an earlier snapshot only new objects have weight.
 
-mod program_text;
 mod shape;
 
-use heaptide_capture::heap::{Root, RootCategory};
+use heaptide_capture::heap::RootCategory;
 use rustc_hash::FxHashMap;
 
 use super::graph::{Bits, Graph};
+use super::program_text::{ProgramText, is_interned_table};
 use super::set::ObjectSet;
 use super::sites::{Site, Sums};
 use super::view::Heap;
-use program_text::program_text;
 pub use shape::Shape;
 
 /// The accumulated objects of one kind.
@@ -56,8 +55,10 @@ pub struct Suspects {
 
 /// A suspect holds at least this share of the bytes,
 const MIN_SHARE: f64 = 0.02;
-/// and at least this many.
-const MIN_BYTES: u64 = 8 << 10;
+/// and at least this many,
+const MIN_BYTES: u64 = 64 << 10;
+/// or this many of the bytes that are new since an earlier snapshot.
+const MIN_NEW_BYTES: u64 = 8 << 10;
 const N_PILES: usize = 3;
 const N_SITES: usize = 3;
 
@@ -83,6 +84,7 @@ struct Accumulation {
 
 struct Search<'a> {
     heap: &'a Heap,
+    text: ProgramText,
     /// The weight of each object, and of all objects it dominates.
     weights: Vec<u64>,
     retained: Vec<u64>,
@@ -93,7 +95,7 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(heap: &'a Heap, new: Option<&ObjectSet>) -> Search<'a> {
-        let text = program_text(heap);
+        let text = ProgramText::new(heap);
         let is_new = new.map(|set| Bits::of(heap.n_objects(), set.iter()));
         let weights: Vec<u64> = (0..heap.n_objects() as u32)
             .map(|object| {
@@ -106,15 +108,20 @@ impl<'a> Search<'a> {
             })
             .collect();
         let whole = weights.iter().sum();
+        let least = match new {
+            Some(_) => MIN_NEW_BYTES,
+            None => MIN_BYTES,
+        };
         let retained = heap
             .dominators()
             .retained(|object| weights[object as usize]);
         Search {
             heap,
+            text,
             retained,
             children: heap.dominators().children(),
             whole,
-            least: MIN_BYTES.max((whole as f64 * MIN_SHARE) as u64),
+            least: least.max((whole as f64 * MIN_SHARE) as u64),
             weights,
         }
     }
@@ -246,6 +253,7 @@ impl<'a> Search<'a> {
             self.heap.kind(object),
             "module" | "dict of module" | "dict of type"
         ) || self.heap.type_names().contains_key(&object)
+            || self.text.is_class(object)
             || self
                 .heap
                 .root_of(object)
@@ -310,12 +318,4 @@ impl<'a> Search<'a> {
         }
         sums.largest(N_SITES)
     }
-}
-
-fn is_interned_table(heap: &Heap, object: u32) -> bool {
-    let root = heap.root_of(object);
-    root.is_some_and(|root| {
-        root.category == RootCategory::Interpreter
-            && heap.snapshot.names.get(root.name) == Root::INTERNED_STRINGS
-    })
 }

@@ -1,5 +1,7 @@
 //! The objects that a command uses: those of a kind, at addresses, unreachable ones, or all.
 
+use std::path::Path;
+
 use clap::{Arg, ArgAction, ArgMatches};
 use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
 
@@ -11,7 +13,7 @@ pub(super) fn arguments() -> [Arg; 3] {
             .short('k')
             .long("kind")
             .value_name("KIND")
-            .help("objects of this kind, as named in tables: str, job.Order, \"dict of module\""),
+            .help("objects of this kind: Order, job.Order, str, \"dict of module\""),
         Arg::new("address")
             .short('a')
             .long("address")
@@ -46,12 +48,31 @@ pub(super) fn is_given(matches: &ArgMatches) -> bool {
 }
 
 fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
-    let objects = heap.of_kind(kind);
-    if !objects.is_empty() {
-        return Ok(objects);
+    let main = kind_of_main(heap, kind);
+    for name in [Some(kind), main.as_deref()].into_iter().flatten() {
+        let objects = heap.of_kind(name);
+        if !objects.is_empty() {
+            return Ok(objects);
+        }
+    }
+    let rows = Partition::of(heap, &heap.all(), By::Kind).rows;
+    let is_named = |label: &&str| {
+        let name = label.rsplit_once('.').map(|(_, name)| name);
+        name == Some(kind) && !label.starts_with("dict of ")
+    };
+    let labels = rows.iter().map(|row| row.label.as_str());
+    let named: Vec<&str> = labels.filter(is_named).collect();
+    match named.as_slice() {
+        [] => {}
+        [one] => return Ok(heap.of_kind(one)),
+        several => {
+            return Err(Failure::no_match(format!(
+                "several kinds are named {kind}: use one of {}",
+                several.join(", ")
+            )));
+        }
     }
     // Suggest kinds whose name contains the given one.
-    let rows = Partition::of(heap, &heap.all(), By::Kind).rows;
     let wanted = kind.to_lowercase();
     let near: Vec<&str> = rows
         .iter()
@@ -67,6 +88,15 @@ fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
             near.join(", ")
         )
     }))
+}
+
+/// Returns the kind of a class that a script defines, given the name that it would have in an import: for `job.py`,
+/// `job.Order` is `__main__.Order`.
+fn kind_of_main(heap: &Heap, kind: &str) -> Option<String> {
+    let (module, name) = kind.split_once('.')?;
+    let script = heap.snapshot.header.command.first()?;
+    let stem = Path::new(script).file_stem()?;
+    (stem == module).then(|| format!("__main__.{name}"))
 }
 
 fn at(heap: &Heap, text: &str) -> Result<u32, Failure> {
