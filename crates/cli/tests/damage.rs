@@ -78,11 +78,18 @@ fn stats_notes_killed_programs_and_early_blocks() {
     folder.capture("job.tide", "alloc a 100 at main; free a; free a");
     let text = printed(&folder.heaptide("stats job.tide"));
     assert!(
-        text.contains("- one free of a block allocated before recording began"),
+        text.contains("one free of a block allocated before recording began"),
         "{text}"
     );
     assert!(
-        text.contains("- process 4711 did not end its recording"),
+        text.contains("process 4711 did not end its recording"),
         "{text}"
+    );
+    // Neither changes a number, so both are in one line at the end.
+    assert!(!text.contains("Notes:"), "{text}");
+    let last = text.lines().last().unwrap_or_default();
+    assert!(
+        last.starts_with("(2 notes without effect on the numbers: one free"),
+        "{last}"
     );
 }

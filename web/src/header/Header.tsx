@@ -3,9 +3,6 @@ import type { Data } from '../model/data.ts';
 import { bytes, duration, plural, whole } from '../model/format.ts';
 import { change, isDark } from '../state.ts';
 
-/** More open remarks would push the report out of view. */
-const MAX_OPEN_REMARKS = 2;
-
 export function Header({ data, what, onHelp }: { data: Data; what: string; onHelp: () => void }) {
   const { head } = data;
   const first = head.processes[0];
@@ -82,7 +79,7 @@ export function Bar({ what, title, onHelp }: { what: string; title: string; onHe
   );
 }
 
-/** Warnings about the reliability of the numbers, and remarks. */
+/** Warnings, which change numbers, and remarks, which are folded away because they need no action. */
 export function Notes({ warnings, remarks }: { warnings: string[]; remarks: string[] }) {
   return (
     <>
@@ -94,7 +91,7 @@ export function Notes({ warnings, remarks }: { warnings: string[]; remarks: stri
         </ul>
       )}
       {remarks.length > 0 && (
-        <details class="remarks" open={remarks.length <= MAX_OPEN_REMARKS}>
+        <details class="remarks">
           <summary>{plural(remarks.length, 'remark')}</summary>
           <ul>
             {remarks.map((text) => (

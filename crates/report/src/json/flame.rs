@@ -170,11 +170,11 @@ fn content_number(content: FlameContent) -> i64 {
 fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
     let quality = &flame.quality;
     let remarks = match sides {
-        None => notes::remarks(quality),
+        None => remarks(quality),
         Some(sides) => {
             let of = |name: &str, quality: &Quality| -> Vec<String> {
                 let moment = notes::peak_heading(quality).into_iter();
-                let remarks = moment.chain(notes::remarks(quality));
+                let remarks = moment.chain(remarks(quality));
                 remarks.map(|note| format!("{name}: {note}")).collect()
             };
             let before = of("before", &sides.diff.before.quality);
@@ -226,6 +226,12 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
         head["diff"] = diff_head(sides);
     }
     head
+}
+
+/// Remarks about the whole report, and the notes without effect on its numbers.
+fn remarks(quality: &Quality) -> Vec<String> {
+    let remarks = notes::remarks(quality).into_iter();
+    remarks.chain(notes::asides(quality)).collect()
 }
 
 fn diff_head(sides: Sides) -> Value {

@@ -1,6 +1,7 @@
 //! Notes about the reliability of the numbers.
 
 use heaptide_analysis::model::{Measure, PeakMoment, ProcessSummary, Quality};
+use heaptide_capture::Lost;
 
 use super::findings::seconds;
 use crate::units::{binary_size, percent, size};
@@ -57,22 +58,39 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
         );
     }
     for &(reason, count) in &quality.lost {
-        notes.push(format!("missing: {count} {}", reason.describe()));
+        notes.push(format!(
+            "missing: {count} {}; {}",
+            reason.describe(),
+            effect(reason)
+        ));
     }
     if !quality.damage.is_empty() {
         let n = quality.damage.len();
         let parts = if n == 1 { "one part" } else { "several parts" };
         notes.push(format!(
-            "the capture is damaged in {parts}; the rest is shown"
+            "the capture is damaged in {parts}; the rest is shown, and sums lack the damaged events"
         ));
     }
     if quality.n_overlaps > 0 {
         notes.push(format!(
-            "{} blocks were allocated at the address of a live block; records of frees are missing",
+            "{} blocks were allocated at the address of a live block; records of frees are missing, so the peak may count \
+             up to as many freed blocks",
             quality.n_overlaps
         ));
     }
     notes
+}
+
+/// The numbers that lost records change.
+fn effect(reason: Lost) -> &'static str {
+    match reason {
+        Lost::WriteFailed | Lost::Reentered | Lost::NoThreadState | Lost::SampleTableFull => {
+            "totals, peak and leaks lack them"
+        }
+        Lost::DeepStack | Lost::UnreadableCode | Lost::CutNativeStack => {
+            "sums are complete, but lack callers"
+        }
+    }
 }
 
 /// The share of the heap from which on arenas are worth a note, and their least size: every program has a few.
@@ -114,7 +132,7 @@ pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
     notes
 }
 
-/// Further notes, for reports with room for them.
+/// Notes on the meaning of the numbers, for reports with room for them.
 pub fn remarks(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if quality.is_part {
@@ -124,9 +142,22 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if quality.peak_moment == PeakMoment::EachOwn {
+        notes.push(
+            "the captures do not show the common peak of the processes, because they hold sums instead of the events of that \
+             time"
+                .to_owned(),
+        );
+    }
+    notes
+}
+
+/// Notes that change no number and need no action. Reports fold them away.
+pub fn asides(quality: &Quality) -> Vec<String> {
+    let mut notes = Vec::new();
     if quality.mapped_files_bytes > 0 {
         notes.push(format!(
-            "up to {} of files were mapped at a time; they are not part of the peak, because their pages belong to the page cache",
+            "up to {} of files were mapped at a time, which are not part of the heap",
             size(quality.mapped_files_bytes)
         ));
     }
@@ -136,24 +167,32 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
             n => format!("{n} frees of blocks allocated before recording began"),
         });
     }
-    for process in quality
-        .processes
-        .iter()
-        .filter(|process| !process.ended_in_order)
-    {
-        notes.push(format!(
-            "process {} did not end its recording: it was killed, called os._exit(), or is still running",
-            process.name
-        ));
-    }
-    if quality.peak_moment == PeakMoment::EachOwn {
-        notes.push(
-            "the captures do not show the common peak of the processes, because they hold sums instead of the events of that \
-             time"
-                .to_owned(),
-        );
+    let processes = quality.processes.iter();
+    let not_ended = processes.filter(|process| !process.ended_in_order);
+    let not_ended: Vec<&str> = not_ended.map(|process| process.name.as_str()).collect();
+    match not_ended.as_slice() {
+        [] => {}
+        [one] => notes.push(format!(
+            "process {one} did not end its recording: it was killed, called os._exit(), or is still running"
+        )),
+        [first, .., last] => notes.push(format!(
+            "{} processes, {first} to {last}, did not end their recordings: they were killed, called os._exit(), or are \
+             still running",
+            not_ended.len()
+        )),
     }
     notes
+}
+
+/// The notes without effect as one line, or `None` if there are none.
+pub fn folded(quality: &Quality) -> Option<String> {
+    let notes = asides(quality);
+    let text = notes.join("; ");
+    match notes.len() {
+        0 => None,
+        1 => Some(format!("without effect on the numbers: {text}")),
+        n => Some(format!("{n} notes without effect on the numbers: {text}")),
+    }
 }
 
 /// The moment of all numbers at the peak, if the report covers several processes.

@@ -225,6 +225,9 @@ impl Page<'_> {
         for note in notes {
             self.line(&format!("- {note}"))?;
         }
+        if let Some(folded) = notes::folded(&stats.quality) {
+            writeln!(self.out, "\n({folded})")?;
+        }
         Ok(())
     }
 }

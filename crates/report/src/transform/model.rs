@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::lines;
 use crate::json::findings::findings;
 use crate::json::{damage, identity, location, lost, peak_moment, sampling};
-use crate::text::notes::{remarks, warnings};
+use crate::text::notes::{asides, remarks, warnings};
 use crate::units::{python_version, timestamp};
 
 const FORMAT: &str = "heaptide-model";
@@ -203,5 +203,6 @@ fn mode(process: &ProcessStacks) -> Value {
 
 fn notes(quality: &Quality) -> Value {
     let notes = warnings(quality).into_iter().chain(remarks(quality));
+    let notes = notes.chain(asides(quality));
     notes.map(Value::from).collect()
 }

@@ -15,7 +15,7 @@ use heaptide_analysis::model::{ProcessStacks, ProcessSummary, SiteSum, StackMode
 use super::protobuf::Message;
 use super::{NO_FRAMES, merged};
 use crate::shell::command_line;
-use crate::text::notes::{peak_heading, remarks, warnings};
+use crate::text::notes::{asides, peak_heading, remarks, warnings};
 
 const SAMPLE_TYPES: [(&str, &str); 8] = [
     ("alloc_objects", "count"),
@@ -152,6 +152,7 @@ fn comments(model: &StackModel) -> Vec<String> {
     comments.extend(peak_heading(&model.quality));
     comments.extend(warnings(&model.quality));
     comments.extend(remarks(&model.quality));
+    comments.extend(asides(&model.quality));
     comments
 }
 
