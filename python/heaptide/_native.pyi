@@ -96,6 +96,9 @@ def start(
     stdlib_paths: list[str],
     import_paths: list[str],
     own_paths: list[str],
+    library_paths: list[str],
+    user_paths: list[str],
+    user_packages: list[str],
 ) -> str | None: ...
 def stop() -> tuple[str, bool] | None: ...
 def active() -> str | None: ...

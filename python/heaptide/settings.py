@@ -325,6 +325,8 @@ ALL = (
 ENVIRONMENT_ONLY = {
     "HEAPTIDE_CONFIG": "path of the configuration file; `off` reads none",
     "HEAPTIDE_GROUP": "name that makes processes one program: a control request to one applies to all",
+    "HEAPTIDE_MY_CODE": "packages and folders, with commas, that are your own code, in addition to the main script's "
+    "folder, the main module's package and editable installs; findings name the nearest line of your own code",
     "HEAPTIDE_RUNTIME_DIR": "folder for the sockets of the control API, where `heaptide ctl` finds them",
     "HEAPTIDE_PROFILING_FILE": "file to which `heaptide.profile` appends its line-by-line reports",
     "NO_COLOR": "if set, commands print no colours",

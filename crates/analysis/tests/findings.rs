@@ -1,6 +1,7 @@
 //! The findings of sessions.
 
 use heaptide_analysis::aggregate::FlameLimits;
+use heaptide_analysis::model::finding::SentenceValue;
 use heaptide_analysis::model::flame::FlameContent;
 use heaptide_analysis::model::{Finding, Number};
 use heaptide_analysis::{FlameTree, Request, Session, findings, load_with, stats};
@@ -218,4 +219,38 @@ fn lifetimes_are_in_classes_that_double() {
         (None, 1, 1000),
     ];
     assert_eq!(classes, expected);
+}
+
+#[test]
+fn finding_names_the_users_line_and_the_library_line_that_allocated() {
+    let mut of_job = header();
+    of_job.user_paths = vec!["/srv/job".into()];
+    of_job.library_paths = vec!["/srv/job/.venv".into()];
+    let astype = "/srv/job/.venv/lib/python3.12/site-packages/pandas/core/dtypes/astype.py";
+    let script = format!(
+        "alloc a 900000 at main:3 > load:16 > pivot@/usr/lib/python3.12/site-packages/pandas/core/frame.py:9 > \
+         _astype_nansafe@{astype}:141; end 10"
+    );
+    let capture = Capture::from_bytes(capture_bytes(&of_job, &script)).expect("a capture");
+    let session = load_with(vec![capture], Request::default(), &mut |_| {}).expect("no filter");
+    let all = findings(&session);
+    let [largest] = named(&all, "holds_most")[..] else {
+        panic!("{all:?}")
+    };
+    let user = largest.user.as_ref().expect("a line of the user");
+    assert_eq!((&*user.function, user.line), ("load", 16));
+    assert_eq!(
+        &*largest.location.as_ref().expect("a location").file,
+        astype
+    );
+    let files: Vec<String> = largest
+        .headline
+        .values
+        .iter()
+        .map(|value| match value {
+            SentenceValue::Location(Some(at)) => at.file_and_line(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(files, ["job.py:16", "pandas/core/dtypes/astype.py:141"]);
 }

@@ -65,6 +65,12 @@ pub struct Header {
     pub import_paths: Vec<String>,
     /// Folders whose frames are the profiler's own and are left out at the root of a stack.
     pub own_paths: Vec<String>,
+    /// Folders in which libraries are installed: Python's prefixes and site-packages.
+    pub library_paths: Vec<String>,
+    /// Folders of the user's own code; see `analysis::user_code`.
+    pub user_paths: Vec<String>,
+    /// Packages that are the user's own code wherever they are installed.
+    pub user_packages: Vec<String>,
     /// Raw counter ticks per clock unit are `1 << tick_shift`.
     pub tick_shift: u32,
     pub sample_interval_ms: u32,
@@ -102,6 +108,9 @@ const JOINED_LATE: u64 = 22;
 const NATIVE: u64 = 23;
 const ATTACHED_AT: u64 = 30;
 const FACT: u64 = 40;
+const LIBRARY_PATH: u64 = 41;
+const USER_PATH: u64 = 42;
+const USER_PACKAGE: u64 = 43;
 
 /// The reason why the beginning of a file is not a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +169,9 @@ impl Header {
         for fact in &self.facts {
             put(&mut fields, FACT, fact_text(fact).as_bytes());
         }
+        put_each(&mut fields, LIBRARY_PATH, &self.library_paths);
+        put_each(&mut fields, USER_PATH, &self.user_paths);
+        put_each(&mut fields, USER_PACKAGE, &self.user_packages);
 
         let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
         bytes.extend_from_slice(&MAGIC);
@@ -245,6 +257,9 @@ impl Header {
             NATIVE => self.mode.native = number()? != 0,
             ATTACHED_AT => self.attached_at_bytes = number()?,
             FACT => self.facts.extend(parse_fact(&text())),
+            LIBRARY_PATH => self.library_paths.push(text()),
+            USER_PATH => self.user_paths.push(text()),
+            USER_PACKAGE => self.user_packages.push(text()),
             _ => {}
         }
         Some(())
@@ -291,6 +306,9 @@ mod tests {
                 ..Mode::default()
             },
             import_paths: vec!["/srv/job".into()],
+            library_paths: vec!["/usr".into()],
+            user_paths: vec!["/srv/job".into()],
+            user_packages: vec!["etl".into()],
             attached_at_bytes: 5 << 20,
             host: "web-1".into(),
             facts: vec![

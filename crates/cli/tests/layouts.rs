@@ -74,7 +74,7 @@ fn stats_have_the_layout_of_memray() {
 \t- alive at the end: 5 blocks, 4.050MB
 
 🔎 Findings:
-	- load:/srv/job/job.py:7 holds most at the peak
+	- load (job.py:7) holds most at the peak
 	  3.000MB in one block, 65 % of the heap at the peak
 	  3.000MB were still alive at the end
 	  process smaller batches here, or free the data sooner

@@ -56,7 +56,7 @@ pub fn options_to_dict(
 
 /// Starts recording this process. Returns a warning if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths))]
+#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths, library_paths, user_paths, user_packages))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
@@ -77,6 +77,9 @@ pub fn start(
     stdlib_paths: Vec<Text>,
     import_paths: Vec<Text>,
     own_paths: Vec<Text>,
+    library_paths: Vec<Text>,
+    user_paths: Vec<Text>,
+    user_packages: Vec<Text>,
 ) -> PyResult<Option<String>> {
     let config = Config {
         path,
@@ -96,6 +99,9 @@ pub fn start(
             stdlib_paths: strings(stdlib_paths),
             import_paths: strings(import_paths),
             own_paths: strings(own_paths),
+            library_paths: strings(library_paths),
+            user_paths: strings(user_paths),
+            user_packages: strings(user_packages),
         },
     };
     // SAFETY: a function called from Python runs with the GIL held.

@@ -25,7 +25,7 @@ def arguments() -> list[str]:
 
 def main_folder() -> str:
     """Return the folder that Python will put first on the import path of this process; empty if it was deleted."""
-    words = _after_options()
+    words = after_options()
     try:
         if not words or words[0] in ("-m", "-c", "-"):
             return os.getcwd()
@@ -36,13 +36,13 @@ def main_folder() -> str:
 
 def command_words(command: list[str] | None = None) -> list[str]:
     """Return a command line without the interpreter, its options and the script's folder: `airflow scheduler -n 3`."""
-    words = _after_options(command)
+    words = after_options(command)
     if words and words[0] not in ("-m", "-c", "-"):
         words[0] = os.path.basename(words[0])
     return words
 
 
-def _after_options(command: list[str] | None = None) -> list[str]:
+def after_options(command: list[str] | None = None) -> list[str]:
     """Return what follows the interpreter's options; `-m` and `-c` are separate words before it."""
     words = list((sys.orig_argv if command is None else command)[1:])
     while words:

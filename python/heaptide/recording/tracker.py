@@ -12,7 +12,7 @@ from _thread import allocate_lock
 from heaptide import _native
 from heaptide.containment import contained
 from heaptide.messages import say
-from heaptide.recording import program, thread_names
+from heaptide.recording import program, thread_names, user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         stdlib_paths: list[str]
         import_paths: list[str]
         own_paths: list[str]
+        library_paths: list[str]
+        user_paths: list[str]
+        user_packages: list[str]
 
 
 MAX_SAMPLE_BYTES = 1 << 50
@@ -230,6 +233,7 @@ def _describe(command: list[str] | None = None, first_import_path: str | None = 
         "stdlib_paths": _stdlib_paths(),
         "import_paths": [_absolute(path) for path in paths if isinstance(path, str)],
         "own_paths": [package],
+        **user_code.describe(command),
     }
 
 

@@ -34,4 +34,7 @@ pub struct Program {
     pub stdlib_paths: Vec<String>,
     pub import_paths: Vec<String>,
     pub own_paths: Vec<String>,
+    pub library_paths: Vec<String>,
+    pub user_paths: Vec<String>,
+    pub user_packages: Vec<String>,
 }

@@ -4,7 +4,7 @@ use super::MAX_PER_SORT;
 use super::site_groups::{SiteGroup, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::Number;
-use crate::model::finding::SentenceValue::{Bytes, Count, Location, Nanoseconds, Percent};
+use crate::model::finding::SentenceValue::{Bytes, Count, Nanoseconds, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
 /// Churn below this share of all allocations, or below this count, costs too little to report.
@@ -29,7 +29,6 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
 }
 
 fn finding(session: &Session, group: &SiteGroup, n_whole: u64, threshold: u32) -> Finding {
-    let (location, caller) = group.locations(session);
     let (temporary, total) = (group.temporary, group.total);
     let mean_lifetime_ns = group.block_time_ns.map(|ns| ns / total.count.max(1));
     let template = match threshold {
@@ -55,12 +54,6 @@ fn finding(session: &Session, group: &SiteGroup, n_whole: u64, threshold: u32) -
     );
     Finding {
         name: "churns",
-        headline: Sentence::new(
-            "{} repeatedly allocates memory that it frees at once",
-            [Location(location.clone())],
-        ),
-        location,
-        caller,
         evidence,
         advice: "this costs time, not memory: reuse a buffer, or move the allocation out of the loop",
         numbers: vec![
@@ -75,5 +68,10 @@ fn finding(session: &Session, group: &SiteGroup, n_whole: u64, threshold: u32) -
             ),
         ],
         measure: Some(Measure::Temporary),
+        ..group.finding(
+            session,
+            "{} repeatedly allocates memory that it frees at once",
+            "{} repeatedly allocates memory that is freed at once, allocated by {}",
+        )
     }
 }

@@ -8,7 +8,7 @@ use super::MAX_PER_SORT;
 use super::site_groups::{SiteGroup, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::Number::{Real, Unsigned};
-use crate::model::finding::SentenceValue::{Bytes, Count, Location, Nanoseconds, Percent};
+use crate::model::finding::SentenceValue::{Bytes, Count, Nanoseconds, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
 /// The share of the readings that counts as warming up.
@@ -60,19 +60,9 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
 }
 
 fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
-    let (location, caller) = group.locations(session);
     let per_hour = growth.bytes_per_second * 3600.0;
-    Finding {
+    let mut finding = Finding {
         name: "grows",
-        headline: match group.is_arena {
-            true => Sentence::new("the memory of Python objects grows steadily", []),
-            false => Sentence::new(
-                "memory allocated at {} grows steadily",
-                [Location(location.clone())],
-            ),
-        },
-        location,
-        caller,
         evidence: vec![
             Sentence::new(
                 "from {} after {} to {} after {}: {} per second, {} per hour",
@@ -118,7 +108,16 @@ fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
             ("released_bytes", Unsigned(growth.released_bytes)),
         ],
         measure: Some(Measure::Leaked),
+        ..group.finding(
+            session,
+            "memory of {} grows steadily",
+            "memory of {} grows steadily, allocated by {}",
+        )
+    };
+    if group.is_arena {
+        finding.headline = Sentence::new("the memory of Python objects grows steadily", []);
     }
+    finding
 }
 
 /// `curve` and `released` have a value for each edge: the bytes held there, and the bytes freed since the edge before.

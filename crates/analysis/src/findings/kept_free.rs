@@ -32,6 +32,7 @@ fn finding(ledger: &Ledger, process: String) -> Finding {
         name: "kept_free",
         location: None,
         caller: None,
+        user: None,
         headline: Sentence::new("libc keeps free memory of process {}", [Process(process)]),
         evidence: vec![Sentence::new(
             "{} of {} resident at the end were free: {}",

@@ -2,7 +2,7 @@
 
 use super::site_groups::SiteGroups;
 use crate::load::Session;
-use crate::model::finding::SentenceValue::{Blocks, Bytes, Location, Percent};
+use crate::model::finding::SentenceValue::{Blocks, Bytes, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
 /// A line with a smaller share of the peak is not a finding.
@@ -16,12 +16,8 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;
     }
-    let (location, caller) = group.locations(session);
     Some(Finding {
         name: "holds_most",
-        headline: Sentence::new("{} holds most at the peak", [Location(location.clone())]),
-        location,
-        caller,
         evidence: vec![
             Sentence::new(
                 "{} in {}, {} of the heap at the peak",
@@ -44,5 +40,10 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
             ("leaked_bytes", group.live.bytes.into()),
         ],
         measure: Some(Measure::Peak),
+        ..group.finding(
+            session,
+            "{} holds most at the peak",
+            "{} holds most at the peak, allocated by {}",
+        )
     })
 }

@@ -1,16 +1,22 @@
-//! Sites grouped by the line that allocated and the line of the program that called it, with the bytes held over time.
+//! Sites grouped by the line that allocated, the line of the program that called it and the nearest line of the user's own
+//! code, with the bytes held over time.
 
 use heaptide_tally::{Amount, Lifetimes};
 use rustc_hash::FxHashMap;
 
 use crate::load::{Process, Session, innermost_of_program};
-use crate::model::Location;
+use crate::model::finding::SentenceValue;
+use crate::model::{Finding, Location, Sentence};
 use crate::symbols::{LocationId, Modules};
+use crate::user_code::UserCode;
 
 #[derive(Default)]
 pub struct SiteGroup {
     at: Option<LocationId>,
     caller: Option<LocationId>,
+    user: Option<LocationId>,
+    /// The index of a process with this group. Its capture has the folders that shorten paths.
+    process: usize,
     pub total: Amount,
     pub peak: Amount,
     pub live: Amount,
@@ -37,8 +43,9 @@ impl SiteGroups {
         let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
         let mut groups: Vec<SiteGroup> = Vec::new();
         let mut known = FxHashMap::default();
-        for process in &session.processes {
+        for (number_of_process, process) in session.processes.iter().enumerate() {
             let is_of_program = of_program(session, process);
+            let is_of_user = of_user(session, process);
             let mut number_of = Vec::with_capacity(process.sums.sites.len());
             for site in &process.sums.sites {
                 let at = innermost_of_program(session, process, site.stack);
@@ -47,10 +54,15 @@ impl SiteGroups {
                     .find(|id| is_of_program[id.0 as usize]);
                 let is_arena = at.is_some_and(|id| session.names.get(id).is_python_arena());
                 let caller = caller.filter(|_| caller != at && !is_arena);
-                let number = *known.entry((at, caller)).or_insert_with(|| {
+                let mut frames = process.frames(site.stack);
+                let user = frames.find(|id| is_of_user[id.0 as usize]);
+                let user = user.filter(|_| !is_arena);
+                let number = *known.entry((at, caller, user)).or_insert_with(|| {
                     groups.push(SiteGroup {
                         at,
                         caller,
+                        user,
+                        process: number_of_process,
                         is_arena,
                         block_time_ns: Some(0),
                         curve: vec![0; n_bins + 1],
@@ -104,6 +116,13 @@ fn of_program(session: &Session, process: &Process) -> Vec<bool> {
     names.map(|at| modules.of_location(at).is_some()).collect()
 }
 
+/// For each location, whether it is in the user's own code.
+fn of_user(session: &Session, process: &Process) -> Vec<bool> {
+    let user_code = UserCode::new(&process.header);
+    let names = session.names.iter();
+    names.map(|at| user_code.contains(at)).collect()
+}
+
 fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n_bins: usize) {
     if lives.n_bins() == 0 {
         return;
@@ -128,9 +147,36 @@ fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n
 }
 
 impl SiteGroup {
-    /// The line that allocated, and the line of the program that called it.
-    pub fn locations(&self, session: &Session) -> (Option<Location>, Option<Location>) {
-        let name = |id: Option<LocationId>| id.map(|id| session.names.get(id).clone());
-        (name(self.at), name(self.caller))
+    /// A finding about this group, in which only sentences and numbers are missing.
+    ///
+    /// `headline` has one `{}`, for the line that users know best: the nearest line of their own code, else the line that
+    /// allocated. `headline_in_library` has another one for the line that allocated, if that is not the same line.
+    pub fn finding(
+        &self,
+        session: &Session,
+        headline: &'static str,
+        headline_in_library: &'static str,
+    ) -> Finding {
+        let modules = Modules::new(&session.processes[self.process].header);
+        let location = |id: LocationId| session.names.get(id).clone();
+        let short = |id: LocationId| {
+            let at = location(id);
+            let file = modules.path_below(&at.file).into();
+            SentenceValue::Location(Some(Location { file, ..at }))
+        };
+        let headline = match (self.user, self.at) {
+            (Some(user), Some(at)) if user != at => {
+                Sentence::new(headline_in_library, [short(user), short(at)])
+            }
+            (_, Some(at)) => Sentence::new(headline, [short(at)]),
+            (_, None) => Sentence::new(headline, [SentenceValue::Location(None)]),
+        };
+        Finding {
+            headline,
+            location: self.at.map(location),
+            caller: self.caller.map(location),
+            user: self.user.map(location),
+            ..Finding::default()
+        }
     }
 }

@@ -61,6 +61,7 @@ fn finding(fork: &Unshared) -> Finding {
         name: "unshared",
         location: None,
         caller: None,
+        user: None,
         headline: Sentence::new(
             "process {} no longer shares the memory it inherited from process {}",
             fork.names.clone().map(SentenceValue::Process),

@@ -4,7 +4,7 @@
 
 use super::{Location, Measure};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Finding {
     /// The name in JSON.
     pub name: &'static str,
@@ -12,6 +12,8 @@ pub struct Finding {
     pub location: Option<Location>,
     /// The program's nearest line on the stack, if `location` is in the standard library.
     pub caller: Option<Location>,
+    /// The nearest line of the user's own code on the stack; may be the same as `location`.
+    pub user: Option<Location>,
     pub headline: Sentence,
     /// The numbers for the finding, and those against it.
     pub evidence: Vec<Sentence>,
@@ -23,7 +25,7 @@ pub struct Finding {
 }
 
 /// A text with a `{}` for each value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sentence {
     pub template: &'static str,
     pub values: Vec<SentenceValue>,
@@ -49,7 +51,7 @@ pub enum SentenceValue {
     /// A part and its whole.
     Percent(f64, f64),
     Nanoseconds(u64),
-    /// `None` if no Python frame was on the stack.
+    /// `None` if no Python frame was on the stack. The file is a path below an import folder.
     Location(Option<Location>),
 }
 

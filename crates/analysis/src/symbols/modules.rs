@@ -7,7 +7,7 @@ use heaptide_capture::Header;
 use super::names::Location;
 
 /// Folder names in which packages are installed.
-const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+pub(crate) const PACKAGE_FOLDERS: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
 pub struct Modules<'a> {
     stdlib: &'a [String],

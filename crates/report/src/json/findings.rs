@@ -18,6 +18,7 @@ pub(super) fn finding(finding: &Finding) -> Value {
         "advice": finding.advice,
         "place": finding.location.as_ref().map(location),
         "caller": finding.caller.as_ref().map(location),
+        "user": finding.user.as_ref().map(location),
         "numbers": numbers(&finding.numbers),
     })
 }

@@ -5,9 +5,9 @@ use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 use super::stats::location;
 use crate::units::size;
 
-/// The evidence of a finding, and the line of the program that called its location.
+/// The evidence of a finding, and the line of the program that called its location if no line is the user's own.
 pub fn evidence(finding: &Finding) -> Vec<String> {
-    let caller = finding.caller.as_ref();
+    let caller = finding.caller.as_ref().filter(|_| finding.user.is_none());
     let caller = caller.map(|at| format!("called from {}", location(Some(at))));
     let evidence = finding.evidence.iter().map(sentence);
     evidence.chain(caller).collect()
@@ -27,7 +27,10 @@ pub fn sentence(sentence: &Sentence) -> String {
             }
             SentenceValue::Percent(..) => "0 %".to_owned(),
             SentenceValue::Nanoseconds(ns) => seconds(*ns),
-            SentenceValue::Location(at) => location(at.as_ref()),
+            SentenceValue::Location(Some(at)) => {
+                format!("{} ({})", at.function, at.file_and_line())
+            }
+            SentenceValue::Location(None) => location(None),
         };
         text += part;
     }

@@ -1,0 +1,131 @@
+"""Finds the folders of the user's own code and of libraries, which the header of a capture states.
+
+Reports decide with them, on any machine, which frames are the user's own: those of the main script's folder, of the main
+module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. Nothing here raises an
+exception or imports a module that the program may not have imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide.recording import program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TypedDict
+
+    class CodeFolders(TypedDict):
+        """The folders, as `_native.start` takes them."""
+
+        library_paths: list[str]
+        user_paths: list[str]
+        user_packages: list[str]
+
+
+VARIABLE = "HEAPTIDE_MY_CODE"
+PACKAGE_FOLDERS = ("site-packages", "dist-packages")
+
+# The editable installs of each folder that was read: decorated functions start a recording with every call.
+_editable: dict[str, list[str]] = {}
+
+
+def describe(command: list[str] | None) -> CodeFolders:
+    """Return the folders of this process. `command` is the program's, if it has not started yet."""
+    sites = [path for path in sys.path if isinstance(path, str) and os.path.basename(path) in PACKAGE_FOLDERS]
+    prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
+    folders, packages = _of_main(command)
+    scripts = {os.path.join(prefix, "bin") for prefix in prefixes}
+    if any(folder in scripts for folder in folders):
+        # An installed command: it works on the code of the folder in which it was started.
+        folders = [_current_folder()]
+    for site in sites:
+        folders += _editable_installs(site)
+    named = "" if sys.flags.ignore_environment else os.environ.get(VARIABLE, "")
+    for name in filter(None, (word.strip() for word in named.split(","))):
+        (folders if os.sep in name else packages).append(name)
+    return {
+        "library_paths": _texts([*prefixes, *sites]),
+        "user_paths": _texts(folders),
+        "user_packages": _texts(packages),
+    }
+
+
+def _of_main(command: list[str] | None) -> tuple[list[str], list[str]]:
+    """Return the folders and the packages of the main module."""
+    main = sys.modules.get("__main__")
+    if command is not None:
+        words = program.after_options(["python", *command])
+        if words and words[0] not in ("-m", "-c", "-"):
+            return _folders_of(words[0]), []
+        is_module = words[:1] == ["-m"] and len(words) > 1
+        return [_current_folder()], [words[1].partition(".")[0]] if is_module else []
+    name = getattr(getattr(main, "__spec__", None), "name", None)
+    packages = [name.partition(".")[0]] if isinstance(name, str) and name != "__main__" else []
+    file = getattr(main, "__file__", None)
+    # `python -m` imports from the current folder.
+    is_script = isinstance(file, str) and not packages
+    return _folders_of(file) if is_script else [_current_folder()], packages
+
+
+def _folders_of(script: str) -> list[str]:
+    """Return the folder of a script, also without links. A folder or an archive that is run is itself the folder."""
+    try:
+        path = os.path.abspath(script)
+        paths = [path, os.path.realpath(path)]
+        return [path if os.path.isdir(path) or path.endswith((".zip", ".pyz")) else os.path.dirname(path) for path in paths]
+    except (OSError, ValueError):
+        return []
+
+
+def _current_folder() -> str:
+    try:
+        return os.getcwd()
+    except OSError:  # the folder was deleted
+        return ""
+
+
+def _editable_installs(site: str) -> list[str]:
+    """Return the folders of projects that are installed in `site` without being copied there."""
+    if site not in _editable:
+        found: list[str] = []
+        try:
+            with os.scandir(site) as entries:
+                for entry in entries:
+                    if entry.name.endswith(".dist-info"):
+                        found += _project(_text_of(os.path.join(entry.path, "direct_url.json")))
+                    elif entry.name.endswith(".egg-link"):
+                        found += _text_of(entry.path).split("\n")[:1]
+        except OSError:
+            pass
+        _editable[site] = found
+    return _editable[site]
+
+
+def _project(text: str) -> list[str]:
+    """Return the folder in a direct_url.json, if the install is editable. `json` may not be imported here."""
+    compact = "".join(text.split())
+    if '"editable":true' not in compact:
+        return []
+    url = compact.partition('"url":"file://')[2].partition('"')[0]
+    first, *rest = url.split("%")
+    try:
+        path = first.encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in rest)
+    except ValueError:
+        return []
+    return [os.fsdecode(path)] if path else []
+
+
+def _text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return ""
+
+
+def _texts(texts: list[str]) -> list[str]:
+    """Return each text once, with characters that have no encoding replaced."""
+    known = (text.encode("utf-8", "replace").decode() for text in texts if isinstance(text, str) and text)
+    return list(dict.fromkeys(known))
