@@ -134,9 +134,9 @@ fn small_program_has_one_finding_its_largest_line() {
 
 #[test]
 fn ledger_adds_up_to_the_resident_size_and_has_the_memory_that_libc_keeps() {
-    let script = "alloc a 5000000 at main:3; alloc m 20000000 mmap at main:4; own 3000000
-        part Anonymous 90000000; part Files 9000000; part LibcInUse 9000000; part LibcFree 40000000
-        part OwnMapped 1000000; end 500";
+    let script = "alloc a 5000000 at main:3; alloc m 20000000 mmap at main:4; own 36000000
+        part Anonymous 90000000; part Files 9000000; part LibcInUse 9000000; part LibcFree 60000000
+        part LibcFreeResident 40000000; part OwnMapped 1000000; part OwnHeap 2000000; end 500";
     let session = session(script);
     let ledger = heaptide_analysis::findings::ledger(&session.processes[0]).expect("an end");
     assert_eq!(ledger.resident_bytes, 99_000_000);
@@ -160,6 +160,39 @@ fn ledger_adds_up_to_the_resident_size_and_has_the_memory_that_libc_keeps() {
         heaptide_analysis::findings::ledger(&killed.processes[0]),
         None
     );
+}
+
+#[test]
+fn free_memory_that_is_not_resident_is_neither_counted_nor_reported() {
+    // As recorded in a program that allocated and freed large blocks without touching them.
+    let parts = "part Anonymous 7000000; part Files 10000000; part LibcInUse 3000000; part LibcFree 60000000";
+    let ledger = |more: &str| {
+        let session = session(&format!("alloc a 1000 at main:3; {parts}; {more} end 5"));
+        assert!(named(&findings(&session), "kept_free").is_empty());
+        heaptide_analysis::findings::ledger(&session.processes[0]).expect("an end")
+    };
+    let measured = ledger("part LibcFreeResident 500000; part OwnHeap 0;");
+    assert_eq!(measured.resident_bytes, 17_000_000);
+    assert_eq!(measured.libc_free_bytes, 500_000);
+    assert_eq!(measured.unexplained_bytes, 3_500_000);
+    // A capture of an older release does not say how much was resident: the rest at most.
+    let older = ledger("");
+    assert_eq!(older.libc_free_bytes, 4_000_000);
+    assert_eq!(older.unexplained_bytes, 0);
+}
+
+#[test]
+fn blocks_that_were_never_touched_are_not_resident() {
+    let session = session(
+        "alloc a 60000000 at main:3; alloc m 2000000 mmap at main:4; part Anonymous 7000000; part LibcInUse 61000000
+         part LibcFreeResident 0; part OwnHeap 100000; end 5",
+    );
+    let ledger = heaptide_analysis::findings::ledger(&session.processes[0]).expect("an end");
+    assert_eq!(ledger.mapped_bytes, 2_000_000);
+    assert_eq!(ledger.earlier_bytes, 900_000);
+    assert_eq!(ledger.native_bytes, 4_000_000);
+    assert_eq!(ledger.not_resident_bytes, 56_000_000);
+    assert_eq!(ledger.unexplained_bytes, 0);
 }
 
 #[test]

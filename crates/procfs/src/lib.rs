@@ -9,6 +9,7 @@ mod descriptors;
 mod machine;
 mod memory;
 mod process;
+mod resident_mappings;
 
 pub use descriptors::{OpenFile, open_files};
 pub use machine::{
@@ -23,3 +24,4 @@ pub use process::{
     is_running, owner, pid_namespace, pid_space_facts, pids, process_facts, program_name, root,
     sees_same_files, start_text, status_text, system_call, thread_name, threads,
 };
+pub use resident_mappings::{ResidentMapping, resident_mappings};

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use heaptide_capture::Entry;
+use heaptide_capture::{Entry, MemoryPart};
 
 use crate::file::checkpoint::Checkpoints;
 use crate::host::own_thread::Handle;
@@ -132,6 +132,7 @@ fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<B
     let mut next_clock = Instant::now();
     let mut own_bytes_noted = 0;
     let mut resident_noted = (0, Instant::now());
+    let mut resident_peak = ResidentPeak::default();
     while !STOPPING.load(Ordering::Acquire) {
         let wake_ups = WAKE_UPS.load(Ordering::Acquire);
         session.store.pack_waiting();
@@ -147,6 +148,7 @@ fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<B
             // SAFETY: null, or a leaked box that only this thread frees, after this function returns.
             let resident = unsafe { RESIDENT.load(Ordering::Acquire).as_ref() };
             if let Some(bytes) = resident.and_then(Resident::bytes) {
+                resident_peak.update(session, bytes);
                 // An unchanged size is written ten times a second, to show that it was read.
                 if bytes != resident_noted.0 || now >= resident_noted.1 + SAME_SIZE_EVERY {
                     resident_noted = (bytes, now);
@@ -183,4 +185,29 @@ fn run(session: &Session, mut checkpoints: Option<Box<Checkpoints>>) -> Option<B
         }
     }
     checkpoints
+}
+
+/// The largest resident size so far, with Heaptide's own memory at that time: a heap snapshot may have caused that peak.
+#[derive(Default)]
+struct ResidentPeak {
+    bytes: u64,
+    own_bytes_noted: u64,
+}
+
+impl ResidentPeak {
+    fn update(&mut self, session: &Session, bytes: u64) {
+        if bytes <= self.bytes {
+            return;
+        }
+        self.bytes = bytes;
+        let own_bytes = own_memory::bytes() as u64;
+        // A growing program has a new peak at every reading; small differences are not worth an entry each.
+        if own_bytes.abs_diff(self.own_bytes_noted) > self.own_bytes_noted / 8 {
+            self.own_bytes_noted = own_bytes;
+            session.note(&Entry::Memory {
+                part: MemoryPart::OwnAtResidentPeak,
+                bytes: own_bytes,
+            });
+        }
+    }
 }

@@ -18,6 +18,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
@@ -425,6 +426,16 @@ impl Store {
             .iter()
             .map(|extent| extent.area_len)
             .sum()
+    }
+
+    /// The addresses of the slots.
+    pub fn mapped_ranges(&self) -> Vec<Range<u64>> {
+        let pool = lock(&self.pool);
+        let ranges = pool.extents.iter().map(|extent| {
+            let start = extent.memory as u64;
+            start..start + extent.area_len
+        });
+        ranges.collect()
     }
 
     /// Completes the file: packs every slot into a block, moves blocks into the space of the slots and truncates the file.

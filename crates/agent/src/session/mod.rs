@@ -256,7 +256,7 @@ impl Session {
         self.note(&Entry::OwnMemory {
             bytes: own_memory::bytes() as u64 + self.store.mapped_bytes(),
         });
-        for (part, bytes) in ledger::at_end(self.store.mapped_bytes()) {
+        for (part, bytes) in ledger::at_end(&self.store.mapped_ranges()) {
             self.note(&Entry::Memory { part, bytes });
         }
         self.note(&Entry::End {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::arenas;
-use crate::findings::{ledger, resident_peak};
+use crate::findings::{ledger, own_at_resident_peak, resident_peak};
 use crate::load::{Process, Session};
 use crate::model::{ProcessSummary, Quality, Sampling};
 
@@ -58,6 +58,7 @@ fn describe(process: &Process) -> ProcessSummary {
         at_peak_bytes: sums.peak.bytes,
         live_bytes: sums.live.bytes,
         resident_peak_bytes: resident_peak(registry),
+        own_at_resident_peak_bytes: own_at_resident_peak(registry),
         limit_bytes: registry.limit,
         own_memory_bytes: registry.own_memory,
         n_threads: registry.threads.len() as u64,

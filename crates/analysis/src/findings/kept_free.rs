@@ -16,7 +16,8 @@ pub fn find(session: &Session) -> Vec<Finding> {
     });
     let is_much = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
-        share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
+        // Free bytes that were not measured are address space: tuning libc would change nothing.
+        ledger.is_libc_free_measured && share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
     };
     let mut much: Vec<(Ledger, String)> = ledgers.filter(is_much).collect();
     much.sort_by_key(|(ledger, _)| std::cmp::Reverse(ledger.libc_free_bytes));

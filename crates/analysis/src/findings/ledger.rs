@@ -7,46 +7,91 @@ use crate::model::Ledger;
 
 /// `None` if the recording did not end in order, or the kernel did not report the sizes.
 pub fn ledger(process: &Process) -> Option<Ledger> {
-    let memory = &process.registry.memory;
-    let known = |part: MemoryPart| memory.get(&part).copied().unwrap_or(0);
-    let resident_bytes = resident_at_end(&process.registry)?;
     let live = |is_it: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
         let sites = sites.filter(|site| is_it(site.allocator));
         sites.map(|site| site.live.bytes).sum::<u64>()
     };
-    let python_bytes = live(is_python);
-    let mapped_bytes = live(Allocator::is_range);
-    let native_bytes = live(|it| !is_python(it) && !it.is_range());
-    let own_mapped = known(MemoryPart::OwnMapped);
-    let own_heap = process.registry.own_memory.saturating_sub(own_mapped);
-    let in_use = known(MemoryPart::LibcInUse);
-    let files = known(MemoryPart::Files).saturating_add(known(MemoryPart::SharedMemory));
-    let mut ledger = Ledger {
-        pid: process.header.pid,
+    let live = LiveBytes {
+        python: live(is_python),
+        mapped: live(Allocator::is_range),
+        native: live(|it| !is_python(it) && !it.is_range()),
+    };
+    let mut ledger = break_down(&process.registry, live)?;
+    ledger.pid = process.header.pid;
+    Some(ledger)
+}
+
+/// Live blocks at the end: address space, which need not be resident.
+#[derive(Clone, Copy, Debug, Default)]
+struct LiveBytes {
+    python: u64,
+    mapped: u64,
+    native: u64,
+}
+
+/// Divides the resident memory. Measured parts come first. Blocks share the rest: if they do not fit, the largest sums are
+/// cut, because memory that was never touched usually belongs to a few large blocks.
+fn break_down(registry: &Registry, live: LiveBytes) -> Option<Ledger> {
+    let part = |part: MemoryPart| registry.memory.get(&part).copied();
+    let known = |wanted: MemoryPart| part(wanted).unwrap_or(0);
+    let resident_bytes = resident_at_end(registry)?;
+    let mut files = known(MemoryPart::Files).saturating_add(known(MemoryPart::SharedMemory));
+    let mut left = resident_bytes - files;
+    let own_mapped = take(&mut files, known(MemoryPart::OwnMapped));
+    // A capture of an older release only has the largest sum of both.
+    let own_heap = part(MemoryPart::OwnHeap).unwrap_or_else(|| {
+        let own_mapped = known(MemoryPart::OwnMapped);
+        registry.own_memory.saturating_sub(own_mapped)
+    });
+    let own_and_native = live.native.saturating_add(own_heap);
+    let earlier = known(MemoryPart::LibcInUse).saturating_sub(own_and_native);
+
+    let own_heap = take(&mut left, own_heap);
+    let measured_free = part(MemoryPart::LibcFreeResident);
+    let measured = measured_free.map(|free| take(&mut left, free));
+    let blocks = [live.python, live.mapped, live.native, earlier];
+    let resident_blocks = cut_largest(blocks, left);
+    for bytes in resident_blocks {
+        left -= bytes;
+    }
+    let [python_bytes, mapped_bytes, native_bytes, earlier_bytes] = resident_blocks;
+    let libc_free_bytes = measured.unwrap_or_else(|| take(&mut left, known(MemoryPart::LibcFree)));
+    let all = |parts: [u64; 4]| parts.into_iter().fold(0, u64::saturating_add);
+    Some(Ledger {
+        pid: 0,
         resident_bytes,
         python_bytes,
         mapped_bytes,
         native_bytes,
-        earlier_bytes: in_use.saturating_sub(native_bytes.saturating_add(own_heap)),
-        libc_free_bytes: known(MemoryPart::LibcFree),
-        files_bytes: files.saturating_sub(own_mapped),
-        own_bytes: own_heap.saturating_add(own_mapped.min(files)),
-        unexplained_bytes: 0,
-    };
-    let explained = [
-        ledger.python_bytes,
-        ledger.mapped_bytes,
-        ledger.native_bytes,
-        ledger.earlier_bytes,
-        ledger.libc_free_bytes,
-        ledger.files_bytes,
-        ledger.own_bytes,
-    ];
-    let explained: i128 = explained.into_iter().map(i128::from).sum();
-    let rest = i128::from(resident_bytes) - explained;
-    ledger.unexplained_bytes = i64::try_from(rest).unwrap_or(0);
-    Some(ledger)
+        earlier_bytes,
+        libc_free_bytes,
+        is_libc_free_measured: measured.is_some(),
+        files_bytes: files,
+        own_bytes: own_heap + own_mapped,
+        unexplained_bytes: left,
+        not_resident_bytes: all(blocks) - all(resident_blocks),
+    })
+}
+
+/// Takes up to `wanted` bytes from `left`.
+fn take(left: &mut u64, wanted: u64) -> u64 {
+    let taken = wanted.min(*left);
+    *left -= taken;
+    taken
+}
+
+/// Cuts the largest of the sums to one height, so that all together are at most `room`.
+fn cut_largest(mut sums: [u64; 4], mut room: u64) -> [u64; 4] {
+    let mut order = [0, 1, 2, 3];
+    order.sort_by_key(|&at| sums[at]);
+    for (n_done, at) in order.into_iter().enumerate() {
+        let share = room / (sums.len() - n_done) as u64;
+        // The last one takes the remainder of the divisions.
+        sums[at] = sums[at].min(share);
+        room -= sums[at];
+    }
+    sums
 }
 
 /// The resident size when the recording ended; `None` if it did not end in order.
@@ -64,7 +109,75 @@ pub fn resident_peak(registry: &Registry) -> Option<u64> {
     samples.chain(resident_at_end(registry)).max()
 }
 
+/// Heaptide's own memory when the resident size was largest; `None` in captures of older releases.
+pub fn own_at_resident_peak(registry: &Registry) -> Option<u64> {
+    let own = registry.memory.get(&MemoryPart::OwnAtResidentPeak);
+    own.copied()
+}
+
 fn is_python(allocator: Allocator) -> bool {
     use Allocator::{PymallocCalloc, PymallocMalloc, PymallocRealloc};
     matches!(allocator, PymallocMalloc | PymallocCalloc | PymallocRealloc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PARTS: [MemoryPart; 9] = [
+        MemoryPart::Anonymous,
+        MemoryPart::Files,
+        MemoryPart::SharedMemory,
+        MemoryPart::LibcInUse,
+        MemoryPart::LibcFree,
+        MemoryPart::OwnMapped,
+        MemoryPart::OwnHeap,
+        MemoryPart::LibcFreeResident,
+        MemoryPart::AnonymousAtStart,
+    ];
+
+    /// Small numbers, which are often equal, sizes of real programs, and any number.
+    fn bytes() -> impl Strategy<Value = u64> {
+        prop_oneof![0..4u64, 0..(1u64 << 34), any::<u64>()]
+    }
+
+    proptest! {
+        #[test]
+        fn parts_add_up_to_the_resident_size_whatever_was_recorded(
+            parts in proptest::collection::btree_map(proptest::sample::select(&PARTS[..]), bytes(), 0..9),
+            anonymous in bytes(),
+            own_memory in bytes(),
+            (python, mapped, native) in (bytes(), bytes(), bytes()),
+        ) {
+            let mut registry = Registry::new(0);
+            registry.own_memory = own_memory;
+            registry.memory = parts;
+            registry.memory.insert(MemoryPart::Anonymous, anonymous);
+            let live = LiveBytes { python, mapped, native };
+            let ledger = break_down(&registry, live).expect("a resident size");
+            let parts = [
+                ledger.python_bytes,
+                ledger.mapped_bytes,
+                ledger.native_bytes,
+                ledger.earlier_bytes,
+                ledger.libc_free_bytes,
+                ledger.files_bytes,
+                ledger.own_bytes,
+                ledger.unexplained_bytes,
+            ];
+            prop_assert!(parts.iter().all(|&part| part <= ledger.resident_bytes));
+            let sum: u128 = parts.into_iter().map(u128::from).sum();
+            prop_assert_eq!(sum, u128::from(ledger.resident_bytes));
+        }
+    }
+
+    #[test]
+    fn untouched_memory_is_cut_from_the_largest_sum() {
+        assert_eq!(cut_largest([5, 1000, 10, 2], 40), [5, 23, 10, 2]);
+        assert_eq!(cut_largest([5, 30, 10, 2], 40), [5, 23, 10, 2]);
+        assert_eq!(cut_largest([5, 6, 7, 8], 40), [5, 6, 7, 8]);
+        assert_eq!(cut_largest([7, 7, 7, 7], 10), [2, 2, 3, 3]);
+        assert_eq!(cut_largest([u64::MAX; 4], 0), [0; 4]);
+    }
 }

@@ -14,7 +14,7 @@ mod unshared;
 
 use crate::load::Session;
 use crate::model::Finding;
-pub use ledger::{ledger, resident_peak};
+pub use ledger::{ledger, own_at_resident_peak, resident_peak};
 use site_groups::SiteGroups;
 
 /// The maximum number of findings of one sort; more would not help users.

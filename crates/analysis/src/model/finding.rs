@@ -58,7 +58,6 @@ pub enum SentenceValue {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
     Unsigned(u64),
-    Signed(i64),
     Real(f64),
     Unknown,
 }

@@ -2,7 +2,7 @@
 
 use super::finding::Number;
 
-/// The parts add up to `resident_bytes`.
+/// The parts add up to `resident_bytes`. `not_resident_bytes` is not a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     pub pid: u32,
@@ -16,11 +16,17 @@ pub struct Ledger {
     /// Blocks of libc from before the recording, and libc's overhead per block.
     pub earlier_bytes: u64,
     pub libc_free_bytes: u64,
+    /// Whether `libc_free_bytes` was measured. Otherwise libc may have more free memory, and an unknown part of it is
+    /// resident.
+    pub is_libc_free_measured: bool,
     /// Resident pages of files and of shared memory.
     pub files_bytes: u64,
     pub own_bytes: u64,
-    /// The rest. Negative if memory was allocated and never touched.
-    pub unexplained_bytes: i64,
+    /// The rest.
+    pub unexplained_bytes: u64,
+    /// Live blocks that cannot be resident, because more was allocated than is resident: they were never touched, or are
+    /// swapped out.
+    pub not_resident_bytes: u64,
 }
 
 impl Ledger {
@@ -36,7 +42,8 @@ impl Ledger {
             ("libc_free_bytes", self.libc_free_bytes.into()),
             ("files_bytes", self.files_bytes.into()),
             ("own_bytes", self.own_bytes.into()),
-            ("unexplained_bytes", Number::Signed(self.unexplained_bytes)),
+            ("unexplained_bytes", self.unexplained_bytes.into()),
+            ("not_resident_bytes", self.not_resident_bytes.into()),
         ]
     }
 }

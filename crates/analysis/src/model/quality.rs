@@ -94,8 +94,10 @@ pub struct ProcessSummary {
     pub live_bytes: u64,
     /// The largest resident size; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,
+    /// Heaptide's own part of the largest resident size; `None` if it was not recorded.
+    pub own_at_resident_peak_bytes: Option<u64>,
     pub limit_bytes: Option<u64>,
-    /// Heaptide's own memory in the program.
+    /// The peak of Heaptide's own memory in the program.
     pub own_memory_bytes: u64,
     pub n_threads: u64,
     /// False if the program was killed, or is still running.

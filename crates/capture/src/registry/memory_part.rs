@@ -8,10 +8,11 @@ pub enum MemoryPart {
     Anonymous = 1,
     Files = 2,
     SharedMemory = 3,
-    /// Bytes that libc has allocated, and free bytes that it keeps.
+    /// Bytes that libc has allocated, and free bytes that it keeps: address space, which need not be resident.
     LibcInUse = 4,
     LibcFree = 5,
-    /// The part of `Files` that is the capture itself.
+    /// The resident part of the capture, which is in `Files` or, in a file system in memory, in `SharedMemory`. Captures
+    /// without `OwnHeap` have its address space instead.
     OwnMapped = 6,
     /// Resident at the end and shared with another process.
     SharedPages = 7,
@@ -19,10 +20,16 @@ pub enum MemoryPart {
     SharedAnonymous = 8,
     /// Anonymous memory resident when recording began.
     AnonymousAtStart = 9,
+    /// Heaptide's own memory at the end, without the capture.
+    OwnHeap = 10,
+    /// The part of `LibcFree` that is certainly resident.
+    LibcFreeResident = 11,
+    /// Heaptide's own memory, without the capture, when the resident size was largest.
+    OwnAtResidentPeak = 12,
 }
 
 impl MemoryPart {
-    pub const ALL: [MemoryPart; 9] = [
+    pub const ALL: [MemoryPart; 12] = [
         MemoryPart::Anonymous,
         MemoryPart::Files,
         MemoryPart::SharedMemory,
@@ -32,6 +39,9 @@ impl MemoryPart {
         MemoryPart::SharedPages,
         MemoryPart::SharedAnonymous,
         MemoryPart::AnonymousAtStart,
+        MemoryPart::OwnHeap,
+        MemoryPart::LibcFreeResident,
+        MemoryPart::OwnAtResidentPeak,
     ];
 
     pub fn from_number(number: u8) -> Option<MemoryPart> {

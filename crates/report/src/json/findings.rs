@@ -30,7 +30,6 @@ pub(super) fn ledger(ledger: &Ledger) -> Value {
 fn numbers(numbers: &[(&str, Number)]) -> Value {
     let value = |value: &Number| match *value {
         Number::Unsigned(value) => value.into(),
-        Number::Signed(value) => value.into(),
         Number::Real(value) => number(value),
         Number::Unknown => Value::Null,
     };

@@ -269,6 +269,7 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
         "at_peak_bytes": known.at_peak_bytes,
         "live_bytes": known.live_bytes,
         "resident_peak_bytes": known.resident_peak_bytes,
+        "own_at_resident_peak_bytes": known.own_at_resident_peak_bytes,
         "limit_bytes": known.limit_bytes,
         "own_memory_bytes": known.own_memory_bytes,
         "ended_in_order": known.ended_in_order,

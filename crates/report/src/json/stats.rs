@@ -129,6 +129,7 @@ fn process(process: &ProcessSummary) -> Value {
         "at_peak_bytes": process.at_peak_bytes,
         "live_bytes": process.live_bytes,
         "resident_peak_bytes": process.resident_peak_bytes,
+        "own_at_resident_peak_bytes": process.own_at_resident_peak_bytes,
         "limit_bytes": process.limit_bytes,
         "own_memory_bytes": process.own_memory_bytes,
         "num_threads": process.n_threads,

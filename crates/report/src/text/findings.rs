@@ -38,7 +38,7 @@ pub fn sentence(sentence: &Sentence) -> String {
 }
 
 /// The parts of a ledger with their names; they add up to the resident size.
-pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, i64)> {
+pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, u64)> {
     let rows = [
         ("Python's blocks", it.python_bytes),
         ("anonymous mappings, with Python's arenas", it.mapped_bytes),
@@ -50,16 +50,10 @@ pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, i64)> {
         ("free, kept by libc", it.libc_free_bytes),
         ("files and shared memory", it.files_bytes),
         ("the profiler", it.own_bytes),
+        ("unexplained", it.unexplained_bytes),
     ];
     let rows = rows.into_iter();
-    let rows = rows.map(|(name, bytes)| (name, i64::try_from(bytes).unwrap_or(i64::MAX)));
-    let rest = match it.unexplained_bytes {
-        ..0 => "allocated, but never touched",
-        _ => "unexplained",
-    };
-    rows.chain([(rest, it.unexplained_bytes)])
-        .filter(|&(_, bytes)| bytes != 0)
-        .collect()
+    rows.filter(|&(_, bytes)| bytes > 0).collect()
 }
 
 /// A number of blocks in a sentence.

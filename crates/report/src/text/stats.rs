@@ -6,10 +6,12 @@ use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Meas
 
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::{Style, notes};
-use crate::units::{signed_size, size};
+use crate::units::size;
 
 const BAR_CELLS: u64 = 25;
 const SIZE_CELLS: usize = 9;
+/// A smaller share of the peak resident size is not worth a line.
+const MIN_OWN_SHARE: f64 = 0.1;
 
 /// `n_largest` is only for the headings; the stats already have this many rows.
 pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style) -> io::Result<()> {
@@ -198,6 +200,11 @@ impl Page<'_> {
                 format!(" of {} allowed", size(limit))
             });
             self.line(&format!("{}{limit}{of}", size(peak)))?;
+            // A heap snapshot needs memory, so the program alone may have had less.
+            let own = process.own_at_resident_peak_bytes.unwrap_or(0).min(peak);
+            if own as f64 >= peak as f64 * MIN_OWN_SHARE {
+                self.line(&format!("{} of it were the profiler's own", size(own)))?;
+            }
         }
         for process in processes {
             let Some(ledger) = &process.ledger else {
@@ -211,9 +218,12 @@ impl Page<'_> {
             let resident = size(ledger.resident_bytes);
             self.heading("🧾", &format!("Resident memory{of} at the end: {resident}"))?;
             for (name, bytes) in ledger_rows(ledger) {
+                self.line(&format!("{:>12} {name}", size(bytes)))?;
+            }
+            if ledger.not_resident_bytes > 0 {
                 self.line(&format!(
-                    "{:>12} {name}",
-                    signed_size(bytes).trim_start_matches('+')
+                    "{} more were allocated and are not resident: never touched, or swapped out",
+                    size(ledger.not_resident_bytes)
                 ))?;
             }
         }
