@@ -77,6 +77,34 @@ fn growing_line_is_reported_and_the_others_are_not() {
 }
 
 #[test]
+fn samples_that_never_fall_are_evidence_for_a_leak() {
+    // The line that leaks also allocates and frees memory that lives shortly.
+    let mut script = String::new();
+    for n in 0..200 {
+        let time = n * 10_000;
+        script += &format!("time {time}; alloc c{n} 1000 at main:2 > remember:5; ");
+        script += &format!("alloc t{n} 90000 at main:2 > remember:5; free t{n}; ");
+    }
+    let all = findings(&session(&(script + "end 2000000")));
+    let [grows] = named(&all, "grows")[..] else {
+        panic!("{all:?}")
+    };
+    let evidence: Vec<&str> = grows.evidence.iter().map(|it| it.template).collect();
+    assert!(
+        evidence.iter().any(|it| it.starts_with("for a leak: none")),
+        "{evidence:?}"
+    );
+    assert!(
+        !evidence.iter().any(|it| it.contains("against")),
+        "{evidence:?}"
+    );
+    assert_eq!(
+        numbers(grows, ["num_falls", "fallen_bytes"]),
+        [0u64, 0].map(Number::from)
+    );
+}
+
+#[test]
 fn finding_of_a_page_refers_to_its_frame() {
     let session = session(&service());
     let page = FlameTree::new(&session).cut(FlameLimits::default());

@@ -35,10 +35,12 @@ struct Growth {
     bytes_per_second: f64,
     /// The share of the variance that this line explains, from 0 to 1.
     confidence: f64,
-    /// Evidence against a leak: the number of readings that were lower than the one before.
+    /// The number of readings that were lower than the one before, and the sum of these differences. Falls are evidence
+    /// against a leak; if there are none, that is evidence for one.
     n_falls: u64,
+    fallen_bytes: u64,
     n_readings: u64,
-    /// Evidence against a leak: bytes that were freed in that time.
+    /// Bytes that were freed in that time. They are no evidence: a line that leaks may also allocate temporary memory.
     released_bytes: u64,
 }
 
@@ -79,17 +81,20 @@ fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
                 "a straight line explains {} of the change",
                 [Percent(growth.confidence, 1.0)],
             ),
-            if growth.n_falls > 0 || growth.released_bytes > 0 {
+            if growth.n_falls > 0 {
                 Sentence::new(
-                    "against a leak: {} were freed meanwhile, and {} of {} readings fell",
+                    "against a leak: {} of {} samples were lower than the one before, by {} in all",
                     [
-                        Bytes(growth.released_bytes),
                         Count(growth.n_falls),
                         Count(growth.n_readings),
+                        Bytes(growth.fallen_bytes),
                     ],
                 )
             } else {
-                Sentence::new("nothing of it was freed meanwhile", [])
+                Sentence::new(
+                    "for a leak: none of {} samples was lower than the one before",
+                    [Count(growth.n_readings)],
+                )
             },
         ],
         advice: match group.is_arena {
@@ -104,6 +109,7 @@ fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
             ("bytes_per_second", Real(growth.bytes_per_second)),
             ("confidence", Real(growth.confidence)),
             ("num_falls", Unsigned(growth.n_falls)),
+            ("fallen_bytes", Unsigned(growth.fallen_bytes)),
             ("num_readings", Unsigned(growth.n_readings)),
             ("released_bytes", Unsigned(growth.released_bytes)),
         ],
@@ -142,6 +148,7 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
         return None;
     }
     let falls = held.windows(2).filter(|pair| pair[1] < pair[0]);
+    let fallen = falls.clone().map(|pair| pair[0].abs_diff(pair[1]));
     let released = released.get(first + 1..n_readings).unwrap_or_default();
     Some(Growth {
         from_ns: times[0],
@@ -151,6 +158,7 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
         bytes_per_second,
         confidence,
         n_falls: falls.count() as u64,
+        fallen_bytes: fallen.sum(),
         n_readings: held.len() as u64,
         released_bytes: released.iter().sum::<i64>().max(0) as u64,
     })
@@ -204,6 +212,7 @@ mod tests {
     fn falls_are_counted_as_evidence_against_a_leak() {
         let growth = grows(|n| n * MIB - if n % 10 == 0 { 8 * MIB } else { 0 }).expect("growth");
         assert!(growth.n_falls >= 7, "{}", growth.n_falls);
+        assert_eq!(growth.fallen_bytes, growth.n_falls * 7 * MIB as u64);
         assert!(growth.confidence < 0.999);
     }
 
