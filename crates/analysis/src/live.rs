@@ -11,8 +11,8 @@ use crate::aggregate::Line;
 use crate::files;
 use crate::filter::Filter;
 use crate::load::{VisibleFrame, frames, visible_frames};
-use crate::model::Reading;
 use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+use crate::model::{Reading, Stopped};
 use crate::symbols::{LocationId, Names, NativeNames};
 
 /// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the
@@ -73,6 +73,7 @@ impl LiveReader {
             sample_bytes: header.mode.sample_bytes,
             n_events: now.n_events,
             lost: registry.lost.clone(),
+            stopped: Stopped::of(registry),
             n_damaged: self.follower.damage().len() as u64,
             threads,
             functions,

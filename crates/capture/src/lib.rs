@@ -23,6 +23,7 @@ pub mod pack;
 mod python_arena;
 pub mod read;
 pub mod registry;
+pub mod stop_mark;
 pub mod wire;
 
 pub use allocator::Allocator;
@@ -39,3 +40,4 @@ pub use read::{
     OpenFailure, Registry, RegistryBuilder, Resident, SymbolText, ThreadInfo,
 };
 pub use registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};
+pub use stop_mark::StopMark;

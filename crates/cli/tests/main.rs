@@ -5,6 +5,7 @@ mod damage;
 mod diff;
 mod filters;
 mod heap;
+mod incomplete;
 mod layouts;
 mod pages;
 mod records;

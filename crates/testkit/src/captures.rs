@@ -10,16 +10,17 @@
 //! thread 2 worker                    the following statements happen in this thread, which has this name
 //! time 1500                          microseconds since the start
 //! part LibcFree 4096                 a part of the process's memory
+//! stopped 1500 42 disk full          the recording failed at this time; 42 events were dropped afterwards
 //! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
 //! ```
 //! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default.
 
 use std::collections::HashMap;
 
-use heaptide_capture::area::{BlockHead, ChunkHead};
+use heaptide_capture::area::{BlockHead, ChunkHead, ExtentHead};
 use heaptide_capture::wire::Writer;
 use heaptide_capture::{
-    Allocator, Capture, Code, Entry, Frame, Header, Lost, MemoryPart, Packer, Tables,
+    Allocator, Capture, Code, Entry, Frame, Header, Lost, MemoryPart, Packer, StopMark, Tables,
 };
 
 const N_LINES: i32 = 400;
@@ -73,6 +74,7 @@ struct Builder {
     codes: HashMap<(String, String), u32>,
     blocks: HashMap<String, u64>,
     next_address: u64,
+    stopped: Option<StopMark>,
 }
 
 impl Builder {
@@ -86,6 +88,7 @@ impl Builder {
             codes: HashMap::new(),
             blocks: HashMap::new(),
             next_address: 0x5555_0000_0000,
+            stopped: None,
         };
         // One clock unit is a microsecond.
         for seconds in [0, 1_000] {
@@ -187,6 +190,13 @@ impl Builder {
                 reason: Lost::WriteFailed,
                 count: number(1),
             }),
+            "stopped" => {
+                self.stopped = Some(StopMark {
+                    time: number(1),
+                    n_dropped: number(2),
+                    reason: words[3..].join(" "),
+                });
+            }
             "end" => self.register(Entry::End { time: number(1) }),
             other => panic!("no such statement: {other}"),
         }
@@ -247,6 +257,9 @@ impl Builder {
     fn finish(mut self, header: &Header) -> Vec<u8> {
         let mut bytes = header.to_bytes();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
+        if let Some(mark) = &self.stopped {
+            bytes.extend_from_slice(&extent_with(mark));
+        }
         let mut packer = Packer::new();
         let registry = std::mem::take(&mut self.registry);
         bytes.extend_from_slice(packer.block(BlockHead::default(), &registry));
@@ -296,6 +309,21 @@ impl Thread {
         }
         self.stack = frames.to_vec();
     }
+}
+
+/// An extent that has a mark and no slots.
+fn extent_with(mark: &StopMark) -> Vec<u8> {
+    let head = ExtentHead {
+        area_len: 4096,
+        slots_offset: 4096,
+        slot_len: 4096,
+        n_slots: 0,
+    };
+    let mut area = head.to_bytes().to_vec();
+    area.resize(StopMark::AT, 0);
+    area.extend_from_slice(&mark.to_bytes());
+    area.resize(head.area_len as usize, 0);
+    area
 }
 
 /// One code unit per line, in the format of Python 3.11 and later.

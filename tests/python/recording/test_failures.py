@@ -68,8 +68,9 @@ def test_full_disk_stops_the_recording_but_not_the_program(tmp_path: Path, check
     """
     done = run_with_mounts(script)
     assert_unharmed(done, checksum, reason="No space left on device")
-    report = heaptide("stats", tmp_path / "kept.tide")
-    assert "did not end its recording" in report.stdout
+    if size != "64k":  # too small for the first events
+        report = heaptide("stats", tmp_path / "kept.tide")
+        assert "recording stopped after" in report.stdout.splitlines()[1]
 
 
 def test_full_disk_at_exit_keeps_the_recorded_events(tmp_path: Path, checksum: str) -> None:

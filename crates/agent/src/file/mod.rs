@@ -7,4 +7,5 @@ pub(crate) mod keeper;
 pub(crate) mod new_file;
 pub(crate) mod registry;
 pub(crate) mod slot;
+pub(crate) mod stop_mark;
 pub(crate) mod store;

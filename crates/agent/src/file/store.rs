@@ -34,6 +34,7 @@ use heaptide_capture::pack::Packer;
 use crate::file::compaction::{self, WrittenBlock};
 use crate::file::keeper;
 use crate::file::slot::{Filled, Size, Slot};
+use crate::file::stop_mark::StopMarkMemory;
 use crate::host::locks::lock;
 use crate::host::own_file::OwnFile;
 use crate::host::{bus_error, sys};
@@ -62,6 +63,8 @@ pub struct Store {
     page_len: u64,
     /// Offset of the first area, after the header.
     first_area: u64,
+    /// In the first extent, which stays mapped as long as the store exists.
+    stop_mark: Option<StopMarkMemory>,
 }
 
 #[derive(Default)]
@@ -111,7 +114,7 @@ impl Store {
         let file = OwnFile::new(file)?;
         file.lock();
         let first_area = align_up(header_len as u64, AREA_ALIGN);
-        let store = Store {
+        let mut store = Store {
             file,
             path: path.to_owned(),
             pool: Mutex::default(),
@@ -125,8 +128,15 @@ impl Store {
             failed: AtomicBool::new(false),
             page_len: sys::page_len(),
             first_area,
+            stop_mark: None,
         };
         store.grow(Size::Small)?;
+        let first = lock(&store.pool)
+            .extents
+            .first()
+            .map(|extent| extent.memory);
+        // SAFETY: `grow` mapped this extent, with a page before its slots.
+        store.stop_mark = first.map(|extent| unsafe { StopMarkMemory::of_extent(extent) });
         Ok(store)
     }
 
@@ -417,6 +427,11 @@ impl Store {
         if !self.failed.swap(true, Ordering::Relaxed) {
             crate::session::abandon(&format!("could not write the capture: {error}"));
         }
+    }
+
+    /// The mark for a recording that fails.
+    pub fn stop_mark(&self) -> Option<StopMarkMemory> {
+        self.stop_mark
     }
 
     /// Bytes of the program's address space that the slots occupy.

@@ -276,6 +276,7 @@ fn switch(state: &mut ThreadState) -> bool {
     let mut word = ORDER.word.load(Ordering::Acquire);
     if word == 0 {
         // The recording has ended, and the session may have been freed.
+        session::count_dropped();
         return false;
     }
     let Some(session) = session::current() else {
@@ -287,6 +288,7 @@ fn switch(state: &mut ThreadState) -> bool {
     let token = u64::from(state.index) + 1;
     let sequence = loop {
         if word == 0 {
+            session::count_dropped();
             return false;
         }
         let sequence = (word >> session::TOKEN_BITS) + 1;
@@ -371,6 +373,7 @@ pub(crate) fn roll(state: &mut ThreadState) -> bool {
     };
     let Some(slot) = session.store.take(head) else {
         state.token = NO_TOKEN;
+        session::count_dropped();
         return false;
     };
     state.n_chunks += 1;

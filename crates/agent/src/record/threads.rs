@@ -136,7 +136,7 @@ pub(crate) unsafe fn leave(state: *mut ThreadState) {
 #[cold]
 #[inline(never)]
 fn enter_slowly(word: usize) -> *mut ThreadState {
-    if word == OWN || !(session::is_active() || jobs::is_active()) {
+    if word == OWN || !(session::is_active() || session::is_dropping() || jobs::is_active()) {
         return null_mut();
     }
     let _errno = sys::KeepErrno::now();

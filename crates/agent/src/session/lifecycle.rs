@@ -203,11 +203,15 @@ pub unsafe fn stop() -> Option<Stopped> {
             codes::unhook_deallocator(&running.symbols);
         }
     }
-    let all_quiet = wait_for_recording_threads();
+    let mut all_quiet = wait_for_recording_threads();
     let checkpoints = match running.keeper {
         Keeper::Running(keeper) => keeper::stop(keeper),
         Keeper::Paused(checkpoints) => checkpoints,
     };
+    // No thread finds a failure any more, so none starts to count dropped events. Those that count must be waited for.
+    if !ORDER.dropped.swap(null_mut(), Ordering::SeqCst).is_null() {
+        all_quiet &= wait_for_recording_threads();
+    }
     if all_quiet {
         threads::for_each_state(|state| {
             // SAFETY: no thread uses its state: all were waited for, and the order word is 0, so none records again.
@@ -277,6 +281,7 @@ pub fn resume_keeper() {
 pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
+    ORDER.dropped.store(null_mut(), Ordering::SeqCst);
     // SAFETY: the pointer is null or the child's copy of the session, which is never freed in the child.
     let Some(session) = (unsafe { was_active.as_ref() }) else {
         return;

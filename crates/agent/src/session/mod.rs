@@ -49,11 +49,15 @@ pub(crate) const TOKEN_MASK: u64 = (1 << TOKEN_BITS) - 1;
 #[repr(C, align(65536))]
 pub(crate) struct OrderPage {
     pub word: AtomicU64,
+    /// After a recording failed: the counter of dropped events, in memory shared with its file. Null otherwise, and in a
+    /// forked child, which must not count there.
+    dropped: AtomicPtr<AtomicU64>,
 }
 
 /// The word that every event reads; 0 while nothing is recorded.
 pub(crate) static ORDER: OrderPage = OrderPage {
     word: AtomicU64::new(0),
+    dropped: AtomicPtr::new(null_mut()),
 };
 static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
@@ -102,6 +106,21 @@ pub(crate) fn count_lost(reason: Lost, count: u64) {
     }
 }
 
+/// Whether a recording has failed and its program still runs.
+pub(crate) fn is_dropping() -> bool {
+    !ORDER.dropped.load(Ordering::Relaxed).is_null()
+}
+
+/// Counts an event that cannot be recorded because the recording has failed. The state of the calling thread is busy.
+#[cold]
+pub(crate) fn count_dropped() {
+    // SAFETY: the address is null or that of the counter in the current session's file. `stop` makes it null and waits for
+    // busy threads before it unmaps the file.
+    if let Some(counter) = unsafe { ORDER.dropped.load(Ordering::Acquire).as_ref() } {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 #[cold]
 #[inline(never)]
 pub(crate) fn count_reentry() {
@@ -110,15 +129,22 @@ pub(crate) fn count_reentry() {
     }
 }
 
-/// Stops writing: the program continues, the file keeps its content, and one line on standard error reports the reason.
+/// Stops writing: the program continues, the file keeps its content and gets a mark, and one line on standard error reports
+/// the reason.
 pub(crate) fn abandon(reason: &str) {
+    let session = current().filter(|session| !session.abandoned.swap(true, Ordering::AcqRel));
+    let mark = session.and_then(|session| session.store.stop_mark());
+    // While the recording stops, all events are in the file, and blocks may already lie where the mark was.
+    if let Some(mark) = mark.filter(|_| is_active()) {
+        mark.write(clock::ticks() >> tick_shift(), reason);
+        // Before the word: the first event that finds no recording must be counted.
+        ORDER.dropped.store(mark.n_dropped(), Ordering::Release);
+    }
     ORDER.word.store(0, Ordering::SeqCst);
-    if let Some(session) = current() {
-        if !session.abandoned.swap(true, Ordering::AcqRel) {
-            sys::complain(&format!(
-                "{reason}; the program continues without being recorded"
-            ));
-        }
+    if session.is_some() {
+        sys::complain(&format!(
+            "{reason}; the program continues without being recorded"
+        ));
     }
 }
 

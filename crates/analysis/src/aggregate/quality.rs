@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::arenas;
 use crate::findings::{ledger, own_at_resident_peak, resident_peak};
 use crate::load::{Process, Session};
-use crate::model::{ProcessSummary, Quality, Sampling};
+use crate::model::{ProcessSummary, Quality, Sampling, Stopped};
 
 pub fn quality(session: &Session) -> Quality {
     let mut quality = Quality {
@@ -63,6 +63,7 @@ fn describe(process: &Process) -> ProcessSummary {
         own_memory_bytes: registry.own_memory,
         n_threads: registry.threads.len() as u64,
         ended_in_order: registry.end.is_some(),
+        stopped: Stopped::of(registry),
         joined_late: header.joined_late,
         attached_at_bytes: Some(header.attached_at_bytes).filter(|&bytes| bytes > 0),
         n_events: sums.n_events,

@@ -4,6 +4,8 @@
 
 use heaptide_capture::{Lost, PYTHON_ARENA_FILE};
 
+use super::quality::Stopped;
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
     pub pid: u32,
@@ -23,6 +25,8 @@ pub struct Live {
     /// Allocations and frees so far.
     pub n_events: u64,
     pub lost: Vec<(Lost, u64)>,
+    /// The recording failed, so these numbers do not change any more.
+    pub stopped: Option<Stopped>,
     /// The number of damaged parts of the file.
     pub n_damaged: u64,
     pub threads: Vec<LiveThread>,

@@ -19,7 +19,7 @@ pub use flame::Flame;
 pub use ledger::Ledger;
 pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use live::Live;
-pub use quality::{PeakMoment, ProcessSummary, PythonArenas, Quality, Sampling};
+pub use quality::{PeakMoment, ProcessSummary, PythonArenas, Quality, Sampling, Stopped};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 pub use stats::{Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
 pub use summary::{FunctionSum, Summary};

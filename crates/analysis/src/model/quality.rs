@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptide_capture::{Damage, Identity, Lost};
+use heaptide_capture::{Damage, Identity, Lost, Registry};
 
 use super::Measure;
 use super::ledger::Ledger;
@@ -73,6 +73,29 @@ pub struct Sampling {
     pub live_error_bytes: f64,
 }
 
+/// A recording that failed before its program ended, for example because the disk was full.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    /// Since the recording began.
+    pub elapsed_ns: u64,
+    /// Events since then, until the process ended or until now.
+    pub n_dropped: u64,
+    pub reason: String,
+}
+
+impl Stopped {
+    pub fn of(registry: &Registry) -> Option<Stopped> {
+        let mark = registry.stopped.as_ref()?;
+        // If the file could only not be completed, nothing is missing.
+        let is_incomplete = mark.n_dropped > 0 || registry.end.is_none_or(|end| mark.time < end);
+        is_incomplete.then(|| Stopped {
+            elapsed_ns: registry.elapsed_ns(mark.time),
+            n_dropped: mark.n_dropped,
+            reason: mark.reason.clone(),
+        })
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct ProcessSummary {
     pub path: PathBuf,
@@ -102,6 +125,8 @@ pub struct ProcessSummary {
     pub n_threads: u64,
     /// False if the program was killed, or is still running.
     pub ended_in_order: bool,
+    /// The recording failed before the program ended; `None` if it did not.
+    pub stopped: Option<Stopped>,
     /// Whether the recording began in a running process.
     pub joined_late: bool,
     /// The resident size when `heaptide attach` entered the process; `None` if the recording began in another way.

@@ -14,6 +14,7 @@ use std::ops::{Range, RangeInclusive};
 
 use crate::area::{AREA_ALIGN, CHECKPOINT_STREAM, ExtentHead, REGISTRY_STREAM, align_up};
 use crate::decode::DecodedChunk;
+use crate::stop_mark::StopMark;
 
 use super::chunk::{Container, Sorted};
 use super::registry::RegistryBuilder;
@@ -145,8 +146,9 @@ impl GrowingCapture {
         // A program that ends its recording compacts the file: all blocks have new offsets then.
         self.had_ended = self.capture.registry.end.is_some();
         let is_final = is_over || self.had_ended;
-        let mut sorted = self.scan(is_final);
+        let (mut sorted, stopped) = self.scan(is_final);
         self.take_registry(&sorted.registry);
+        self.capture.registry.stopped = stopped;
         self.take_checkpoint(&mut sorted, adopt);
         let events = mem::take(&mut sorted.events);
         let highest = events.iter().map(|chunk| chunk.last_sequence).max();
@@ -158,7 +160,7 @@ impl GrowingCapture {
     }
 
     /// Scans for chunks that are new or not taken yet. In a bounded capture blocks may be anywhere, but they are few.
-    fn scan(&mut self, is_final: bool) -> Sorted {
+    fn scan(&mut self, is_final: bool) -> (Sorted, Option<StopMark>) {
         let source = &self.capture.source;
         let is_bounded = self.capture.header.mode.aggregate;
         let is_shorter = source.len().unwrap_or(0) < self.capture.settled_to;
@@ -181,7 +183,8 @@ impl GrowingCapture {
         // The replay reports those that cannot be read at the end.
         scan.damage.clear();
         scan.doubts.clear();
-        Sorted::new(scan)
+        let stopped = scan.stopped.take();
+        (Sorted::new(scan), stopped)
     }
 
     fn take_registry(&mut self, chunks: &[ChunkRef]) {

@@ -115,8 +115,9 @@ impl Capture {
             path: path.into(),
             reason,
         })?;
-        let scan = Scan::run(&source, header_len);
+        let mut scan = Scan::run(&source, header_len);
         let settled_to = scan.settled_to;
+        let stopped = scan.stopped.take();
         let mut sorted = Sorted::new(scan);
         let checkpoints = sorted.checkpoints();
         let mut capture = Capture {
@@ -139,6 +140,7 @@ impl Capture {
             let last = sorted.registry.last();
             capture.next_registry_chunk = last.map_or(0, |chunk| chunk.head.number + 1);
             capture.read_registry(&sorted.registry);
+            capture.registry.stopped = stopped;
         }
         capture.chunks = sorted.events;
         Ok(capture)

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};
+use crate::stop_mark::StopMark;
 use crate::wire::Reader;
 
 /// A code object's description.
@@ -97,6 +98,8 @@ pub struct Registry {
     pub memory: BTreeMap<MemoryPart, u64>,
     /// Clock units at which recording ended in order; `None` after a kill, or while recording continues.
     pub end: Option<u64>,
+    /// The recording stopped because it failed; events after that are not in the capture.
+    pub stopped: Option<StopMark>,
     tick_shift: u32,
 }
 

@@ -15,6 +15,7 @@ use crate::area::{
 };
 use crate::damage::{Damage, DamageCategory};
 use crate::decode::{DecodedChunk, OpAction};
+use crate::stop_mark::StopMark;
 use crate::wire::Reader;
 
 use super::source::{Source, Window};
@@ -38,6 +39,8 @@ pub(super) struct Scan {
     pub(super) settled_to: u64,
     /// Their slots change while a program runs.
     pub(super) extents: Vec<(u64, ExtentHead)>,
+    /// The recording stopped before its program.
+    pub(super) stopped: Option<StopMark>,
 }
 
 /// Damage, unless the chunk is elsewhere in the file.
@@ -232,7 +235,9 @@ impl Scanner<'_> {
         self.take_slots(offset, head);
     }
 
+    /// Takes the slots of an extent, and its mark if it has one.
     fn take_slots(&mut self, offset: u64, head: &ExtentHead) {
+        self.take_stop_mark(offset, head);
         let first = offset.saturating_add(u64::from(head.slots_offset));
         let slot_len = u64::from(head.slot_len);
         for index in 0..u64::from(head.n_slots) {
@@ -244,6 +249,16 @@ impl Scanner<'_> {
             if !self.take_slot(slot, slot_len) {
                 self.note(slot, DamageCategory::WrongSlot);
             }
+        }
+    }
+
+    fn take_stop_mark(&mut self, offset: u64, head: &ExtentHead) {
+        let mut bytes = [0; StopMark::LEN];
+        let at = offset.saturating_add(StopMark::AT as u64);
+        if StopMark::fits(head) && matches!(self.source.read_at(at, &mut bytes), Ok(StopMark::LEN))
+        {
+            let mark = StopMark::from_bytes(&bytes);
+            self.found.stopped = mark.or(self.found.stopped.take());
         }
     }
 

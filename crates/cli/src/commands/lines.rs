@@ -214,6 +214,9 @@ fn from_captures(
 }
 
 fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std::io::Result<()> {
+    for note in notes::incomplete(&lines.quality) {
+        writeln!(out, "{note}")?;
+    }
     for table in &lines.tables {
         text::lines::lines(out, table, options)?;
     }
@@ -232,7 +235,10 @@ fn print(out: &mut dyn std::io::Write, lines: &Lines, options: &Options) -> std:
         )?;
     }
     let moment = notes::peak_heading(&lines.quality).map(|it| format!("at the peak: {it}"));
-    for note in moment.into_iter().chain(notes::warnings(&lines.quality)) {
+    for note in moment
+        .into_iter()
+        .chain(notes::other_warnings(&lines.quality))
+    {
         writeln!(out, "{note}")?;
     }
     Ok(())

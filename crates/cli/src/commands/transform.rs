@@ -2,6 +2,7 @@
 
 use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::{Measure, Request};
+use heaptide_report::text::notes;
 use heaptide_report::transform::{self, Format};
 
 use crate::destination::{self, Destination};
@@ -63,6 +64,10 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let session = input::session_with(matches, request)?;
     let model = heaptide_analysis::stacks(&session);
+    // Not every format has room for notes.
+    for note in notes::incomplete(&model.quality) {
+        eprintln!("heaptide: {note}");
+    }
     let mut output = destination.open()?;
     if format == Format::Pprof && output.is_terminal() {
         return Err(Failure::Usage(

@@ -7,10 +7,12 @@
 //! server → viewer   u32 length, that many bytes: varint number of the update, u8 state, then the numbers as below
 //! ```
 //! Numbers are varints, a text is a length and that many bytes, an option is 0 or the value plus 1. Input is untrusted:
-//! lengths are checked against the available bytes.
+//! lengths are checked against the available bytes. Only a recording that failed has the fields about its failure, at the
+//! end.
 
 use std::io::{self, Read, Write};
 
+use heaptide_analysis::model::Stopped;
 use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
 use heaptide_capture::Lost;
 use heaptide_capture::wire::{Reader, push_varint};
@@ -123,6 +125,11 @@ impl Encoder<'_> {
         self.number(live.curve.bin_ns);
         self.list(&live.curve.heap, |out, &value| out.option(value));
         self.list(&live.curve.resident, |out, &value| out.option(value));
+        if let Some(stopped) = &live.stopped {
+            self.number(stopped.elapsed_ns);
+            self.number(stopped.n_dropped);
+            self.text(&stopped.reason);
+        }
     }
 }
 
@@ -229,7 +236,19 @@ impl Decoder<'_> {
                 heap: self.list(Self::option)?,
                 resident: self.list(Self::option)?,
             },
+            stopped: self.stopped()?,
         })
+    }
+
+    fn stopped(&mut self) -> Option<Option<Stopped>> {
+        if self.input.is_at_end() {
+            return Some(None);
+        }
+        Some(Some(Stopped {
+            elapsed_ns: self.number()?,
+            n_dropped: self.number()?,
+            reason: self.text()?,
+        }))
     }
 
     fn held(&mut self) -> Option<Held> {
@@ -297,6 +316,17 @@ mod tests {
             Message::default(),
             Message {
                 is_gone: true,
+                ..message()
+            },
+            Message {
+                live: Some(Live {
+                    stopped: Some(Stopped {
+                        elapsed_ns: 7,
+                        n_dropped: 9,
+                        reason: "disk full".into(),
+                    }),
+                    ..Live::default()
+                }),
                 ..message()
             },
         ] {

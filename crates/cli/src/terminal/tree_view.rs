@@ -106,7 +106,8 @@ impl TreeView<'_> {
 
     fn draw(&mut self, frame: &mut Frame) {
         let area = frame.area();
-        let mut notes = notes::footer(&self.tree.quality, self.tree.measure);
+        let mut notes = notes::incomplete(&self.tree.quality);
+        notes.extend(notes::footer(&self.tree.quality, self.tree.measure));
         notes.truncate(usize::from(area.height / 6));
         let details = if area.height >= 8 { 2 } else { 0 };
         let n_below = details + notes.len() as u16 + 1;

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use super::diff::{change, side};
 use super::findings::{finding, ledger};
-use super::{number, write_text};
+use super::{number, stopped, write_text};
 use crate::shell::command_line;
 use crate::text::notes;
 use crate::units::{binary_size, python_version, timestamp};
@@ -273,6 +273,7 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
         "limit_bytes": known.limit_bytes,
         "own_memory_bytes": known.own_memory_bytes,
         "ended_in_order": known.ended_in_order,
+        "stopped": known.stopped.as_ref().map(stopped),
         "joined_late": known.joined_late,
         "ledger": known.ledger.as_ref().map(ledger),
     })

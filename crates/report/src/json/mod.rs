@@ -16,7 +16,7 @@ pub use diff::diff;
 pub use lines::lines;
 pub use stats::stats;
 
-use heaptide_analysis::model::{PeakMoment, Quality};
+use heaptide_analysis::model::{PeakMoment, Quality, Stopped};
 use heaptide_capture::Identity;
 
 /// Writes a value, indented by two spaces per level, and a line end.
@@ -83,6 +83,15 @@ pub(crate) fn lost(quality: &Quality) -> Value {
     let lost = quality.lost.iter();
     lost.map(|&(reason, count)| json!({ "what": reason.describe(), "count": count }))
         .collect()
+}
+
+/// A recording that failed before its program ended.
+pub(crate) fn stopped(stopped: &Stopped) -> Value {
+    json!({
+        "after_ns": stopped.elapsed_ns,
+        "dropped_events": stopped.n_dropped,
+        "reason": stopped.reason,
+    })
 }
 
 /// The parts of files that could not be read.

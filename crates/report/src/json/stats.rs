@@ -6,7 +6,7 @@ use heaptide_analysis::model::{
 use serde_json::{Value, json};
 
 use super::findings::{findings, ledger};
-use super::{damage, identity, lost, peak_moment, sampling};
+use super::{damage, identity, lost, peak_moment, sampling, stopped};
 use crate::shell::command_line;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
@@ -135,6 +135,7 @@ fn process(process: &ProcessSummary) -> Value {
         "num_threads": process.n_threads,
         "num_events": process.n_events,
         "ended_in_order": process.ended_in_order,
+        "stopped": process.stopped.as_ref().map(stopped),
         "joined_late": process.joined_late,
         "attached_at_bytes": process.attached_at_bytes,
         "ledger": process.ledger.as_ref().map(ledger),

@@ -6,7 +6,7 @@ use heaptide_analysis::model::Live;
 use heaptide_analysis::model::live::LiveOrder;
 
 use super::Style;
-use super::notes::arenas;
+use super::notes::{arenas, missing_rest};
 use super::table::{FirstColumn, Row, Table};
 use crate::shell;
 use crate::units::{binary_size, percent, size};
@@ -26,10 +26,10 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
         "{}",
         headline(live, if live.is_ended { "ended" } else { "running" })
     )?;
-    writeln!(out, "{}", sums(live))?;
     for note in notes(live) {
         writeln!(out, "{note}")?;
     }
+    writeln!(out, "{}", sums(live))?;
     let rows = live.rows(None, options.order);
     let n_all = rows.len();
     let shown = rows.iter().take(options.max_rows.unwrap_or(n_all));
@@ -83,7 +83,7 @@ pub fn sums(live: &Live) -> String {
 
 /// Notes about the numbers.
 pub fn notes(live: &Live) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes: Vec<String> = live.stopped.iter().map(missing_rest).collect();
     if live.sample_bytes > 0 {
         let mean = binary_size(live.sample_bytes);
         notes.push(format!("sampled every {mean} on average: estimates"));

@@ -1,13 +1,47 @@
 //! Notes about the reliability of the numbers.
 
-use heaptide_analysis::model::{Measure, PeakMoment, ProcessSummary, Quality};
+use heaptide_analysis::model::{Measure, PeakMoment, ProcessSummary, Quality, Stopped};
 use heaptide_capture::Lost;
 
 use super::findings::seconds;
 use crate::units::{binary_size, percent, size};
 
-/// Notes that every report must print: filters, sampling, loss, damage.
+/// Notes that every report must print before its numbers: captures that lack the rest of the run.
+pub fn incomplete(quality: &Quality) -> Vec<String> {
+    let processes = quality.processes.iter();
+    let stopped = processes.filter_map(|process| {
+        let stopped = process.stopped.as_ref()?;
+        Some(format!(
+            "process {}: {}",
+            process.name,
+            missing_rest(stopped)
+        ))
+    });
+    stopped.collect()
+}
+
+/// The sentence about a recording that failed.
+pub fn missing_rest(stopped: &Stopped) -> String {
+    let dropped = match stopped.n_dropped {
+        1 => "one event was dropped".to_owned(),
+        n => format!("{n} events were dropped"),
+    };
+    format!(
+        "the capture is incomplete: recording stopped after {} ({}), and {dropped} from then until the process ended",
+        seconds(stopped.elapsed_ns),
+        stopped.reason
+    )
+}
+
+/// All notes that every report must print: incomplete captures first.
 pub fn warnings(quality: &Quality) -> Vec<String> {
+    let mut notes = incomplete(quality);
+    notes.extend(other_warnings(quality));
+    notes
+}
+
+/// The warnings of a report that has printed those about incomplete captures: filters, sampling, loss, damage.
+pub fn other_warnings(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if !quality.filters.is_empty() {
         notes.push(format!("filtered by {}", quality.filters.join(" ")));
@@ -125,9 +159,9 @@ pub fn arenas_of(quality: &Quality, measure: Measure) -> Option<String> {
     }
 }
 
-/// Notes below a table or a tree of this measure.
+/// Notes below a table or a tree of this measure, which [`incomplete`] captures precede.
 pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
-    let mut notes = warnings(quality);
+    let mut notes = other_warnings(quality);
     notes.extend(arenas_of(quality, measure));
     notes
 }
@@ -168,7 +202,8 @@ pub fn asides(quality: &Quality) -> Vec<String> {
         });
     }
     let processes = quality.processes.iter();
-    let not_ended = processes.filter(|process| !process.ended_in_order);
+    let not_ended =
+        processes.filter(|process| !process.ended_in_order && process.stopped.is_none());
     let not_ended: Vec<&str> = not_ended.map(|process| process.name.as_str()).collect();
     match not_ended.as_slice() {
         [] => {}

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::{Finding, Histogram, LifetimeClass, Location, Measure, Stats};
+use heaptide_analysis::model::{
+    Finding, Histogram, LifetimeClass, Location, Measure, Quality, Stats,
+};
 
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::{Style, notes};
@@ -20,6 +22,7 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
         style,
         is_first: true,
     };
+    page.incomplete(&stats.quality)?;
     page.heading("📏", "Total allocations:")?;
     let total = |text: String| {
         if stats.quality.lacks_totals {
@@ -127,6 +130,17 @@ impl Page<'_> {
             writeln!(self.out)?;
         }
         writeln!(self.out, "{sign} {}", self.style.bold(label))
+    }
+
+    fn incomplete(&mut self, quality: &Quality) -> io::Result<()> {
+        let notes = notes::incomplete(quality);
+        if !notes.is_empty() {
+            self.heading("🛑", "Incomplete:")?;
+        }
+        for note in notes {
+            self.line(&note)?;
+        }
+        Ok(())
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {

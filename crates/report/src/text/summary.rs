@@ -102,6 +102,9 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
         let columns: Vec<usize> = columns.map(|&column| column as usize).collect();
         table.leave_out(&columns, max_width);
     }
+    for note in notes::incomplete(&summary.quality) {
+        writeln!(out, "{}", options.style.bold(&note))?;
+    }
     if let Some(heading) = notes::heading(&summary.quality, summary.measure) {
         writeln!(out, "{}", options.style.bold(&heading))?;
     }

@@ -8,6 +8,9 @@ use super::{Style, notes};
 use crate::units::{percent, size};
 
 pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
+    for note in notes::incomplete(&tree.quality) {
+        writeln!(out, "{}", style.bold(&note))?;
+    }
     let whole = tree.nodes.first().map_or(0, |root| root.bytes);
     if let Some(heading) = notes::heading(&tree.quality, tree.measure) {
         writeln!(out, "{}", style.bold(&heading))?;
