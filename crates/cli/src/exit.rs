@@ -6,6 +6,7 @@
 //! | 1 | failure, a failed job of `heaptide worker`, or growth above `heaptide diff --fail-above`; standard error has the reason |
 //! | 2 | invalid arguments |
 //! | 3 | nothing passes the filters; standard error lists what was recorded |
+//! | 4 | `heaptide diff --fail-above` cannot judge: the captures were recorded in different modes, or one is incomplete |
 //!
 //! `heaptide attach` and `heaptide detach` exit with 1 if they cannot enter the process, which is then unchanged.
 //!
@@ -22,6 +23,7 @@ pub(crate) const OK: i32 = 0;
 pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const NO_MATCH: i32 = 3;
+pub(crate) const NOT_COMPARABLE: i32 = 4;
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The filters leave nothing to report.
     NoMatch(String),
+    /// The growth between two recordings cannot be judged.
+    NotComparable(String),
     /// The program exited with this code, which becomes the exit code. Nothing is printed.
     Ended(i32),
     /// The reader of standard output has closed it. This is not an error.
@@ -70,6 +74,10 @@ impl Failure {
             Failure::NoMatch(sentence) => {
                 message!("{sentence}");
                 Outcome::Exit(NO_MATCH)
+            }
+            Failure::NotComparable(sentence) => {
+                eprintln!("heaptide: {sentence}");
+                Outcome::Exit(NOT_COMPARABLE)
             }
             Failure::Ended(code) => Outcome::Exit(code),
             Failure::OutputClosed => Outcome::Exit(OK),

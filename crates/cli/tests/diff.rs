@@ -1,5 +1,7 @@
 //! `heaptide diff`: its output and its exit codes.
 
+use heaptide_capture::{Header, Mode};
+
 use crate::{Folder, error_text, printed};
 
 const BEFORE: &str =
@@ -141,4 +143,96 @@ fn page_is_next_to_the_later_capture_and_escapes_names() {
     let to_pipe = folder.heaptide("diff --html -o - a.tide heaptide-job.py.7.tide --fail-above 0");
     assert!(to_pipe.stdout.starts_with(b"<!doctype html>"));
     assert_eq!(to_pipe.status.code(), Some(0));
+}
+
+/// Writes captures of several modes of the same program.
+fn folder_of_modes() -> Folder {
+    let folder = Folder::new();
+    let write = |name: &str, mode: Mode| {
+        let header = Header {
+            mode,
+            ..heaptide_testkit::header()
+        };
+        folder.write(name, &heaptide_testkit::capture_bytes(&header, BEFORE));
+    };
+    let exact = Mode::default();
+    let sampled = |sample_bytes| Mode {
+        sample_bytes,
+        ..exact
+    };
+    write("exact.tide", exact);
+    write(
+        "native.tide",
+        Mode {
+            native: true,
+            aggregate: true,
+            ..exact
+        },
+    );
+    write(
+        "objects.tide",
+        Mode {
+            objects: true,
+            ..exact
+        },
+    );
+    write("sampled.tide", sampled(512 << 10));
+    write("finer.tide", sampled(64 << 10));
+    folder
+}
+
+#[test]
+fn captures_of_different_modes_are_compared_with_a_warning_and_not_judged() {
+    let folder = folder_of_modes();
+    for (before, after, modes) in [
+        (
+            "exact",
+            "objects",
+            "(before: exact; after: exact, with Python objects)",
+        ),
+        (
+            "exact",
+            "sampled",
+            "(before: exact; after: sampled every 512 KiB)",
+        ),
+        (
+            "sampled",
+            "finer",
+            "(before: sampled every 512 KiB; after: sampled every 64 KiB)",
+        ),
+    ] {
+        let output = folder.heaptide(&format!("diff --fail-above 1GB {before}.tide {after}.tide"));
+        let text = String::from_utf8_lossy(&output.stdout);
+        let first = text.lines().next().unwrap_or_default();
+        assert!(
+            first.starts_with("the two sides were recorded in different modes"),
+            "{text}"
+        );
+        assert!(first.contains(modes), "{first}");
+        assert_eq!(output.status.code(), Some(4), "{before} {after}");
+        let message = error_text(&output);
+        assert!(
+            message.contains("cannot judge captures of different modes"),
+            "{message}"
+        );
+        let json = printed(&folder.heaptide(&format!("diff --json {before}.tide {after}.tide")));
+        assert!(json.contains(modes), "{json}");
+    }
+}
+
+#[test]
+fn native_frames_and_bounded_files_can_be_compared() {
+    let folder = folder_of_modes();
+    let output = folder.heaptide("diff --fail-above 1% exact.tide native.tide");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!printed(&output).contains("different modes"));
+}
+
+#[test]
+fn incomplete_capture_is_not_judged() {
+    let folder = folder();
+    folder.capture("cut.tide", &format!("{AFTER}; stopped 1 0 disk full"));
+    let output = folder.heaptide("diff --fail-above 90% a.tide cut.tide");
+    assert_eq!(output.status.code(), Some(4));
+    assert!(error_text(&output).contains("cut.tide, which is incomplete"));
 }

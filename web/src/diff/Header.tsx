@@ -10,7 +10,7 @@ const FIGURES: readonly (readonly [Measure, string])[] = [
 ];
 
 export function DiffHeader({ data, onHelp }: { data: Data; onHelp: () => void }) {
-  const { before, after, whole: changes } = data.head.diff!;
+  const { before, after, whole: changes, warnings } = data.head.diff!;
   const named = (name: 'before' | 'after', side: DiffSide) => side.warnings.map((text) => `${name}: ${text}`);
   const commands = [before, after].map((side) => side.processes[0]?.command_line || 'a Python program');
   const title = commands[0] === commands[1] ? commands[0]! : commands.join('  →  ');
@@ -44,7 +44,7 @@ export function DiffHeader({ data, onHelp }: { data: Data; onHelp: () => void })
           <Side name="after" side={after} data={data} first={data.head.diff!.n_before} />
         </p>
       </div>
-      <Notes warnings={[...named('before', before), ...named('after', after)]} remarks={data.head.remarks} />
+      <Notes warnings={[...warnings, ...named('before', before), ...named('after', after)]} remarks={data.head.remarks} />
     </header>
   );
 }

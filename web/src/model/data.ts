@@ -93,6 +93,8 @@ export interface DiffHead {
   before: DiffSide;
   after: DiffSide;
   whole: Record<Measure, WholeChange>;
+  /** About the comparison: its sides were recorded in different modes. */
+  warnings: string[];
 }
 
 export interface DiffSide {

@@ -8,6 +8,7 @@ mod rows;
 
 use std::rc::Rc;
 
+use heaptide_capture::Mode;
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::{FlameTree, quality};
@@ -101,8 +102,24 @@ fn side(session: &Session) -> DiffSide {
             .iter()
             .filter_map(|process| process.resident_peak_bytes)
             .max(),
+        modes: modes(session),
         quality,
     }
+}
+
+/// The modes that change sizes, without duplicates and in a fixed order.
+fn modes(session: &Session) -> Vec<Mode> {
+    let processes = session.processes.iter();
+    let mut modes: Vec<Mode> = processes
+        .map(|process| Mode {
+            objects: process.header.mode.objects,
+            sample_bytes: process.header.mode.sample_bytes,
+            ..Mode::default()
+        })
+        .collect();
+    modes.sort_by_key(|mode| (mode.sample_bytes, mode.objects));
+    modes.dedup();
+    modes
 }
 
 fn start(session: &Session) -> u64 {

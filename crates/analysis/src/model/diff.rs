@@ -1,5 +1,7 @@
 //! The numbers of `heaptide diff`: the changes between two recordings.
 
+use heaptide_capture::Mode;
+
 use super::Measure;
 use super::quality::Quality;
 
@@ -28,6 +30,9 @@ pub struct DiffSide {
     pub duration_ns: u64,
     /// The largest resident size of a process; `None` if none was sampled.
     pub resident_peak_bytes: Option<u64>,
+    /// The different recording modes of its captures, without the options that do not change a size: native frames,
+    /// bounded files, forked children.
+    pub modes: Vec<Mode>,
     pub quality: Quality,
 }
 
@@ -59,6 +64,14 @@ impl Diff {
         [&self.before, &self.after]
             .iter()
             .all(|side| side.quality.knows(measure))
+    }
+}
+
+impl Diff {
+    /// False if the captures of the two sides were recorded in different modes: Python's own allocators on one side only,
+    /// or another sampling rate.
+    pub fn has_equal_modes(&self) -> bool {
+        self.before.modes == self.after.modes
     }
 }
 

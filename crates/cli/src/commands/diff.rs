@@ -39,7 +39,8 @@ pub(crate) fn arguments() -> Command {
         )
         .after_help(
             "Exit codes: 0 success; 1 growth above --fail-above, or no report possible (see standard error); 2 invalid \
-             arguments; 3 nothing passes the filters.\n\n\
+             arguments; 3 nothing passes the filters; 4 --fail-above cannot judge, because the modes differ or a capture is \
+             incomplete.\n\n\
              Examples:\n  \
              heaptide diff monday.tide tuesday.tide\n  \
              heaptide diff --leaks --html monday.tide tuesday.tide\n  \
@@ -211,6 +212,26 @@ fn read(files: Vec<PathBuf>, request: &Request) -> Result<Session, Failure> {
     input::session_of(files.iter(), request.clone())
 }
 
+/// Refuses a judgement that would be about the recordings instead of the program.
+fn check_comparable(diff: &Diff) -> Result<(), Failure> {
+    if !diff.has_equal_modes() {
+        return Err(Failure::NotComparable(
+            "--fail-above cannot judge captures of different modes: record both with the same options for objects and \
+             sampling"
+                .into(),
+        ));
+    }
+    let processes = [&diff.before, &diff.after].map(|side| side.quality.processes.iter());
+    let mut processes = processes.into_iter().flatten();
+    match processes.find(|process| process.stopped.is_some()) {
+        None => Ok(()),
+        Some(process) => Err(Failure::NotComparable(format!(
+            "--fail-above cannot judge {}, which is incomplete: record it again with enough disk space",
+            process.path.display()
+        ))),
+    }
+}
+
 /// The allowed growth of the total.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Allowance {
@@ -233,6 +254,7 @@ impl Allowance {
     }
 
     fn judge(self, diff: &Diff) -> Result<(), Failure> {
+        check_comparable(diff)?;
         let change = diff.whole(diff.measure);
         let allowed = match self {
             Allowance::Bytes(bytes) => bytes as f64,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{number, peak_moment};
 use crate::shell::command_line;
+use crate::text::diff::comparability;
 use crate::text::notes;
 
 pub fn diff(diff: &Diff) -> Value {
@@ -18,6 +19,7 @@ pub fn diff(diff: &Diff) -> Value {
         "format": 1,
         "measure": diff.measure.name(),
         "by_line": diff.by_line,
+        "warnings": comparability(diff),
         "before": side(&diff.before),
         "after": side(&diff.after),
         "whole": whole.collect::<Value>(),

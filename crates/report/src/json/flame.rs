@@ -15,15 +15,16 @@ use heaptide_analysis::model::flame::{
     Curves, Flame, FlameContent, FlameLives, FlameProcess, Measured, Own,
 };
 use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
-use heaptide_capture::Mode;
 use serde_json::{Value, json};
 
 use super::diff::{change, side};
 use super::findings::{finding, ledger};
 use super::{number, stopped, write_text};
 use crate::shell::command_line;
+use crate::text::diff::comparability;
+use crate::text::mode::mode;
 use crate::text::notes;
-use crate::units::{binary_size, python_version, timestamp};
+use crate::units::{python_version, timestamp};
 
 /// The version of the data. It increases when an older page would misread the data.
 const FORMAT: u32 = 1;
@@ -241,6 +242,7 @@ fn diff_head(sides: Sides) -> Value {
         .map(|measure| (measure.name(), change(&diff.whole(measure))));
     json!({
         "n_before": sides.n_before,
+        "warnings": comparability(diff),
         "before": side(&diff.before),
         "after": side(&diff.after),
         "whole": whole.collect::<Value>(),
@@ -277,23 +279,6 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
         "joined_late": known.joined_late,
         "ledger": known.ledger.as_ref().map(ledger),
     })
-}
-
-fn mode(mode: Mode) -> String {
-    let mut text = match mode.sample_bytes {
-        0 => "exact".to_owned(),
-        bytes => format!("sampled every {}", binary_size(bytes)),
-    };
-    if mode.objects {
-        text.push_str(", with Python objects");
-    }
-    if mode.native {
-        text.push_str(", with native frames");
-    }
-    if mode.aggregate {
-        text.push_str(", bounded");
-    }
-    text
 }
 
 fn curves(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
@@ -353,25 +338,4 @@ fn comma(out: &mut dyn Write, n_before: usize) -> io::Result<()> {
         out.write_all(b",")?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mode_names_all_chosen_options() {
-        assert_eq!(mode(Mode::default()), "exact");
-        let all = Mode {
-            objects: true,
-            sample_bytes: 512 << 10,
-            aggregate: true,
-            follow_fork: false,
-            native: true,
-        };
-        assert_eq!(
-            mode(all),
-            "sampled every 512 KiB, with Python objects, with native frames, bounded"
-        );
-    }
 }

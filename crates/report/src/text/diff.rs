@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::Measure;
-use heaptide_analysis::model::{Change, Diff, DiffStack};
+use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
 
+use super::mode::mode;
 use super::stats::location;
 use super::table::{FirstColumn, Row, Table};
 use super::{Style, notes};
@@ -22,6 +23,14 @@ pub struct Options {
 }
 
 pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<()> {
+    let sides = [(&diff.before, "before"), (&diff.after, "after")];
+    let incomplete = sides.iter().flat_map(|(side, name)| {
+        let notes = notes::incomplete(&side.quality).into_iter();
+        notes.map(move |note| format!("{name}: {note}"))
+    });
+    for note in comparability(diff).into_iter().chain(incomplete) {
+        writeln!(out, "{}", options.style.bold(&note))?;
+    }
     whole(diff).write(out, options.max_width, options.style)?;
     let sure: Vec<&DiffStack> = diff
         .stacks
@@ -61,13 +70,33 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
             "{n_noise} stacks changed by no more than the sampling error (95 %) and are not listed"
         )?;
     }
-    for (side, name) in [(&diff.before, "before"), (&diff.after, "after")] {
+    for (side, name) in sides {
         let moment = notes::heading(&side.quality, diff.measure);
-        for note in moment.into_iter().chain(notes::warnings(&side.quality)) {
+        for note in moment
+            .into_iter()
+            .chain(notes::other_warnings(&side.quality))
+        {
             writeln!(out, "{name}: {note}")?;
         }
     }
     Ok(())
+}
+
+/// Warnings that concern the whole comparison: its two sides were recorded in different modes.
+pub fn comparability(diff: &Diff) -> Vec<String> {
+    if diff.has_equal_modes() {
+        return Vec::new();
+    }
+    let modes = |side: &DiffSide| {
+        let modes: Vec<String> = side.modes.iter().copied().map(mode).collect();
+        modes.join(" and ")
+    };
+    vec![format!(
+        "the two sides were recorded in different modes (before: {}; after: {}), so their sizes and counts cannot be \
+         compared: record both in the same mode",
+        modes(&diff.before),
+        modes(&diff.after)
+    )]
 }
 
 /// The measure in a heading, after a comma.

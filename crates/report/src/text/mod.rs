@@ -6,6 +6,7 @@ pub mod findings;
 pub mod heap;
 pub mod lines;
 pub mod live;
+pub mod mode;
 pub mod notes;
 pub mod records;
 pub mod shorten;
