@@ -15,7 +15,8 @@ import { type Data, readPageData, programOf } from './model/data.ts';
 import { changePercent, signed } from './model/format.ts';
 import { change, settings, startState } from './state.ts';
 import { Charts } from './timeline/Charts.tsx';
-import { firstMarks, growthOfProcesses } from './timeline/growth.ts';
+import { growthOfProcesses } from './timeline/growth.ts';
+import { withPeakEdge } from './timeline/peak-edge.ts';
 import { Processes } from './timeline/Processes.tsx';
 import './style.css';
 import './table/table.css';
@@ -120,8 +121,9 @@ function timelineKey(key: string): boolean {
   }
 }
 
-showPage(readPageData(), (data) => {
-  const marks = firstMarks(data);
+showPage(readPageData(), (read) => {
+  const { data, peak } = withPeakEdge(read);
+  const marks = { from: data.lives ? 0 : -1, to: peak };
   setFallbackInterval(marks.from, marks.to);
   startState(data, { ...marks, kind: 'growth', grouping: 'stack', sort: '-change', view: 'table', merge: 'function' });
   return { title: `${programOf(data)} · timeline`, page: <Page graph={openGraph(data)} /> };

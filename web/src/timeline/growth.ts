@@ -20,20 +20,3 @@ export function growthOfProcesses(data: Data, from: number, to: number): Process
   }
   return sums;
 }
-
-/** Returns the marks from the start to the edge with the largest sum of all processes. */
-export function firstMarks({ lives }: Data): { from: number; to: number } {
-  if (!lives) return { from: -1, to: -1 };
-  // Change of live bytes at each edge.
-  const steps = new Float64Array(lives.edges.length + 1);
-  lives.bytes.forEach((bytes, at) => {
-    steps[lives.birth[at]! + 1]! += bytes;
-    steps[lives.death[at]! + 1]! -= bytes;
-  });
-  let [alive, most, to] = [0, 0, 1];
-  for (let edge = 1; edge < lives.edges.length; edge++) {
-    alive += steps[edge]!;
-    if (alive > most) [most, to] = [alive, edge];
-  }
-  return { from: 0, to };
-}
