@@ -8,6 +8,7 @@
 //! when older readers would misread; this one reads all versions up to its own.
 
 use crate::identity::{Facts, Identity, fact_text, parse_fact};
+use crate::newer::{NewerFormat, WRITTEN_BY};
 use crate::wire::{Reader, Writer, checksum};
 
 pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
@@ -103,7 +104,7 @@ const IMPORT_PATH: u64 = 17;
 const OWN_PATH: u64 = 18;
 const TICK_SHIFT: u64 = 19;
 const SAMPLE_INTERVAL: u64 = 20;
-const PROFILER_VERSION: u64 = 21;
+const PROFILER_VERSION: u64 = WRITTEN_BY;
 const JOINED_LATE: u64 = 22;
 const NATIVE: u64 = 23;
 const ATTACHED_AT: u64 = 30;
@@ -113,12 +114,12 @@ const USER_PATH: u64 = 42;
 const USER_PACKAGE: u64 = 43;
 
 /// The reason why the beginning of a file is not a header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderError {
     /// Another file format.
     Foreign,
     /// Written by a later release.
-    Newer(u32),
+    Newer(NewerFormat),
     /// A capture whose header is cut or overwritten.
     Damaged,
 }
@@ -186,7 +187,8 @@ impl Header {
         Identity::new(self.pid, &self.host, &self.facts)
     }
 
-    /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes.
+    /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes. A header of a later version has the same
+    /// prefix, so that its fields can name that version.
     pub fn total_len(prefix: &[u8]) -> Result<usize, HeaderError> {
         if !prefix.starts_with(&MAGIC) {
             return Err(HeaderError::Foreign);
@@ -194,22 +196,24 @@ impl Header {
         let mut input = Reader::new(&prefix[MAGIC.len()..]);
         let version = input.u32().ok_or(HeaderError::Damaged)?;
         let fields_len = input.u32().ok_or(HeaderError::Damaged)? as usize;
-        if version > VERSION {
-            return Err(HeaderError::Newer(version));
+        match version {
+            0 => Err(HeaderError::Damaged),
+            1..=VERSION if fields_len > MAX_FIELDS_LEN => Err(HeaderError::Damaged),
+            _ => Ok(PREFIX_LEN + fields_len.min(MAX_FIELDS_LEN)),
         }
-        if version == 0 || fields_len > MAX_FIELDS_LEN {
-            return Err(HeaderError::Damaged);
-        }
-        Ok(PREFIX_LEN + fields_len)
     }
 
     pub fn from_bytes(bytes: &[u8]) -> Result<Header, HeaderError> {
         let total_len = Header::total_len(bytes)?;
+        let mut prefix = Reader::new(&bytes[MAGIC.len()..]);
+        let version = prefix.u32().ok_or(HeaderError::Damaged)?;
+        if version > VERSION {
+            let fields = bytes.get(PREFIX_LEN..).unwrap_or_default();
+            return Err(HeaderError::Newer(NewerFormat::new(version, fields)));
+        }
         let fields = bytes
             .get(PREFIX_LEN..total_len)
             .ok_or(HeaderError::Damaged)?;
-        let mut prefix = Reader::new(&bytes[MAGIC.len()..]);
-        let version = prefix.u32().ok_or(HeaderError::Damaged)?;
         let expected = bytes.get(16..24).ok_or(HeaderError::Damaged)?;
         if checksum(fields).to_le_bytes() != expected {
             return Err(HeaderError::Damaged);
@@ -347,6 +351,33 @@ mod tests {
         );
         let mut newer = bytes.clone();
         newer[8] = 2;
-        assert_eq!(Header::from_bytes(&newer), Err(HeaderError::Newer(2)));
+        let newer_format = |written_by: Option<&str>| {
+            Err(HeaderError::Newer(NewerFormat {
+                format: 2,
+                written_by: written_by.map(str::to_owned),
+            }))
+        };
+        assert_eq!(Header::from_bytes(&newer), newer_format(None));
+        let mut named = Header {
+            profiler_version: "9.8.7".into(),
+            ..header()
+        };
+        let with_version = |header: &Header| {
+            let mut bytes = header.to_bytes();
+            bytes[8] = 2;
+            bytes
+        };
+        let bytes = with_version(&named);
+        assert_eq!(Header::from_bytes(&bytes), newer_format(Some("9.8.7")));
+        // A cut header may still hold the version; nothing that could harm a terminal is taken for one.
+        assert!(matches!(
+            Header::from_bytes(&bytes[..40]),
+            Err(HeaderError::Newer(_))
+        ));
+        named.profiler_version = "9\u{1b}[2J".into();
+        assert_eq!(
+            Header::from_bytes(&with_version(&named)),
+            newer_format(None)
+        );
     }
 }

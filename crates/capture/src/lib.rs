@@ -19,6 +19,7 @@ pub mod header;
 pub mod heap;
 pub mod identity;
 pub mod line_table;
+pub mod newer;
 pub mod pack;
 mod python_arena;
 pub mod read;

@@ -157,7 +157,11 @@ fn other_files_and_later_versions_give_different_errors() {
     ));
     let mut later = bytes_of(&small());
     later[8] = 200;
-    assert!(matches!(read(&later), Err(HeapFailure::Newer(200))));
+    let Err(HeapFailure::Newer(newer)) = read(&later) else {
+        panic!("a later format")
+    };
+    assert_eq!(newer.format, 200);
+    assert_eq!(newer.written_by.as_deref(), Some(env!("CARGO_PKG_VERSION")));
 }
 
 #[test]

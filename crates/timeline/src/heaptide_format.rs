@@ -13,6 +13,9 @@ use crate::text::{self, bytes_of_kib, escape, seconds, unescape};
 /// The first line of every file. A version that old readers cannot read gets another number.
 pub const MAGIC: &str = "heaptide timeline 1";
 
+/// The beginning of the second line, in every version of the format: the version of Heaptide that wrote the file.
+pub const WRITTEN_BY: &str = "version ";
+
 /// An idle run gets a line at least this often.
 const SILENCE_S: f64 = 1.0;
 
@@ -34,6 +37,7 @@ pub struct Written {
 
 pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "{MAGIC}");
+    let _ = writeln!(line, "{WRITTEN_BY}{}", env!("CARGO_PKG_VERSION"));
     let _ = writeln!(line, "started {:.4}", header.started_s);
     let _ = writeln!(line, "command {}", escape(&header.command, true));
     if let Some(host) = &header.host {
@@ -162,6 +166,8 @@ impl Reader {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let header = &mut self.timeline.header;
         match word {
+            // Only readers of another version need it.
+            "version" => {}
             "started" => header.started_s = seconds(rest)?,
             "command" => header.command = unescape(rest),
             "host" => header.host = Some(unescape(rest)),

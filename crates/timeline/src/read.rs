@@ -9,6 +9,8 @@ use crate::{heaptide_format, mprof_format};
 
 /// The first bytes of a capture, the file that is most often confused with a timeline.
 const CAPTURE_MAGIC: &[u8] = b"\x89TIDE";
+/// The first line of every version of the format, without the version.
+const ANY_MAGIC: &str = "heaptide timeline ";
 
 #[derive(Debug)]
 pub enum ReadError {
@@ -17,7 +19,12 @@ pub enum ReadError {
     Capture(PathBuf),
     Foreign(PathBuf),
     /// Written by a later version.
-    Newer(PathBuf),
+    Newer {
+        path: PathBuf,
+        format: String,
+        /// The version of Heaptide that wrote it; `None` if the file does not say.
+        written_by: Option<String>,
+    },
 }
 
 impl fmt::Display for ReadError {
@@ -45,11 +52,25 @@ impl fmt::Display for ReadError {
                 "{} is not a timeline of Heaptide or mprof: record one with heaptide record",
                 path.display()
             ),
-            ReadError::Newer(path) => write!(
-                f,
-                "{} was written by a newer Heaptide: update this one to read it",
-                path.display()
-            ),
+            ReadError::Newer {
+                path,
+                format,
+                written_by,
+            } => {
+                let (writer, needed) = match written_by {
+                    Some(version) => (
+                        format!("Heaptide {version}"),
+                        format!("Heaptide {version} or later"),
+                    ),
+                    None => ("a later Heaptide".into(), "the newest Heaptide".into()),
+                };
+                write!(
+                    f,
+                    "{} was written by {writer} in format {format}, which Heaptide {} cannot read: install {needed}",
+                    path.display(),
+                    env!("CARGO_PKG_VERSION")
+                )
+            }
         }
     }
 }
@@ -59,6 +80,21 @@ impl std::error::Error for ReadError {}
 pub fn read_file(path: &Path) -> Result<Timeline, ReadError> {
     let bytes = std::fs::read(path).map_err(|error| ReadError::Io(path.to_owned(), error))?;
     read(path, &bytes)
+}
+
+/// The version of the format, and that of Heaptide, are printed, so anything that does not look like one is left out.
+fn newer(path: &Path, format: &str, rest: &str) -> ReadError {
+    let is_version = |text: &&str| {
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || ".+-".contains(letter);
+        (1..=40).contains(&text.len()) && text.chars().all(is_part)
+    };
+    let second = rest.lines().next().unwrap_or_default();
+    let written_by = second.strip_prefix(heaptide_format::WRITTEN_BY);
+    ReadError::Newer {
+        path: path.to_owned(),
+        format: Some(format).filter(is_version).unwrap_or("unknown").into(),
+        written_by: written_by.filter(is_version).map(str::to_owned),
+    }
 }
 
 /// Reads a timeline; `path` is for messages only. A timeline without samples is an error.
@@ -75,8 +111,8 @@ pub fn read(path: &Path, bytes: &[u8]) -> Result<Timeline, ReadError> {
     let is_cut = whole.len() < text.len();
     let mut timeline = match whole.split_once('\n') {
         Some((first, rest)) if first == heaptide_format::MAGIC => heaptide_format::read(rest),
-        Some((first, _)) if first.starts_with("heaptide timeline ") => {
-            return Err(ReadError::Newer(path.to_owned()));
+        Some((first, rest)) if first.starts_with(ANY_MAGIC) => {
+            return Err(newer(path, &first[ANY_MAGIC.len()..], rest));
         }
         _ => mprof_format::read(whole).ok_or_else(|| ReadError::Foreign(path.to_owned()))?,
     };

@@ -328,10 +328,42 @@ fn other_files_are_refused_by_their_format() {
         of(b"\x89TIDE\r\n\x1a rest\n"),
         ReadError::Capture(_)
     ));
-    assert!(matches!(of(b"heaptide timeline 9\n"), ReadError::Newer(_)));
+    assert!(matches!(
+        of(b"heaptide timeline 9\n"),
+        ReadError::Newer { .. }
+    ));
     assert!(matches!(of(b"name,size\na,1\n"), ReadError::Foreign(_)));
     assert!(matches!(
         of(&[0xff, 0xfe, 0x0a, 0x00]),
         ReadError::Foreign(_)
     ));
+}
+
+#[test]
+fn timeline_of_a_later_format_names_the_version_that_wrote_it() {
+    let message = |text: &str| {
+        let error = read(Path::new("job.timeline"), text.as_bytes());
+        error.expect_err("a later format").to_string()
+    };
+    let named = message("heaptide timeline 2\nversion 9.8.7\nsomething else\n");
+    assert!(
+        named
+            .starts_with("job.timeline was written by Heaptide 9.8.7 in format 2, which Heaptide "),
+        "{named}"
+    );
+    assert!(
+        named.ends_with("install Heaptide 9.8.7 or later"),
+        "{named}"
+    );
+    for text in [
+        "heaptide timeline 2\n",
+        "heaptide timeline \u{1b}[2J\nversion \u{1b}]0;x\n",
+    ] {
+        let unnamed = message(text);
+        assert!(
+            unnamed.ends_with("install the newest Heaptide"),
+            "{unnamed}"
+        );
+        assert!(!unnamed.contains('\u{1b}'), "{unnamed}");
+    }
 }

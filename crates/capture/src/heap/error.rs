@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::column::BlockError;
+use crate::newer::NewerFormat;
 
 /// A file that is not a readable snapshot.
 #[derive(Debug)]
@@ -23,8 +24,7 @@ pub enum HeapFailure {
     /// A capture.
     Recording,
     Foreign,
-    /// The format's version in the file.
-    Newer(u32),
+    Newer(NewerFormat),
     /// The file ends in the middle of the snapshot.
     Cut,
     /// The file contains something invalid, in the named part.
@@ -61,10 +61,7 @@ impl fmt::Display for HeapError {
                 out,
                 "{path} is not a heap snapshot of Heaptide: name a file that `heaptide heap take` has written"
             ),
-            HeapFailure::Newer(version) => write!(
-                out,
-                "{path} was written by a later Heaptide (heap format {version}): open it with that release or a newer one"
-            ),
+            HeapFailure::Newer(newer) => write!(out, "{path} {newer}"),
             HeapFailure::Cut => write!(
                 out,
                 "{path} ends in the middle of the snapshot: writing or copying it was interrupted, so take it again"

@@ -13,6 +13,7 @@ use super::{
     RecordingPosition, Root, RootCategory, TypeInfo, Value,
 };
 use crate::identity::parse_fact;
+use crate::newer::NewerFormat;
 use crate::wire::{Reader, checksum};
 
 /// Returns whether a file that begins with these bytes is a heap snapshot.
@@ -32,10 +33,7 @@ impl HeapSnapshot {
     }
 
     pub fn read_from(mut from: impl Read) -> Result<HeapSnapshot, HeapFailure> {
-        let (fields, version) = header_fields(&mut from)?;
-        if version > VERSION {
-            return Err(HeapFailure::Newer(version));
-        }
+        let fields = header_fields(&mut from)?;
         let mut reading = Reading::default();
         reading
             .header(&fields)
@@ -55,8 +53,8 @@ impl HeapSnapshot {
     }
 }
 
-/// Returns the bytes of the header's fields, and the version of the format.
-fn header_fields(from: &mut impl Read) -> Result<(Vec<u8>, u32), HeapFailure> {
+/// Returns the bytes of the header's fields.
+fn header_fields(from: &mut impl Read) -> Result<Vec<u8>, HeapFailure> {
     let mut prefix = Vec::with_capacity(PREFIX_LEN);
     from.take(PREFIX_LEN as u64).read_to_end(&mut prefix)?;
     if prefix.is_empty() {
@@ -75,21 +73,22 @@ fn header_fields(from: &mut impl Read) -> Result<(Vec<u8>, u32), HeapFailure> {
     let Some((version, len, sum)) = parts else {
         return Err(HeapFailure::Cut);
     };
+    let mut fields = Vec::new();
+    from.take(len.min(MAX_FIELDS_LEN) as u64)
+        .read_to_end(&mut fields)?;
     if version > VERSION {
-        return Err(HeapFailure::Newer(version));
+        return Err(HeapFailure::Newer(NewerFormat::new(version, &fields)));
     }
     if len > MAX_FIELDS_LEN {
         return Err(HeapFailure::Damaged("the header"));
     }
-    let mut fields = Vec::new();
-    from.take(len as u64).read_to_end(&mut fields)?;
     if fields.len() < len {
         return Err(HeapFailure::Cut);
     }
     if checksum(&fields) != sum {
         return Err(HeapFailure::Damaged("the header"));
     }
-    Ok((fields, version))
+    Ok(fields)
 }
 
 /// A snapshot while its blocks are read, and the previous entry of each delta-encoded column.
@@ -372,7 +371,7 @@ fn lossy(content: &[u8]) -> String {
 
 /// Reads the header alone, for listing snapshots.
 pub fn read_header(mut from: impl Read) -> Result<HeapHeader, HeapFailure> {
-    let (fields, _) = header_fields(&mut from)?;
+    let fields = header_fields(&mut from)?;
     let mut reading = Reading::default();
     reading
         .header(&fields)

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use super::column::{ColumnWriter, tag};
 use super::{HeapHeader, HeapSnapshot, NO_OBJECT};
 use crate::identity::fact_text;
+use crate::newer::{THIS_VERSION, WRITTEN_BY};
 use crate::wire::checksum;
 
 pub const MAGIC: [u8; 8] = *b"\x89HEAP\r\n\x1a";
@@ -47,6 +48,7 @@ pub fn write_heap<W: Write>(snapshot: &HeapSnapshot, mut out: W) -> io::Result<W
 fn header_bytes(snapshot: &HeapSnapshot) -> Vec<u8> {
     let header = &snapshot.header;
     let mut fields = Fields(Vec::new());
+    fields.bytes(WRITTEN_BY, THIS_VERSION.as_bytes());
     fields.number(field::N_OBJECTS, snapshot.objects.len() as u64);
     fields.number(field::N_EDGES, snapshot.edges.len() as u64);
     fields.of(header);

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::header::HeaderError;
+use crate::newer::NewerFormat;
 
 /// A file that is not a readable capture.
 #[derive(Debug)]
@@ -21,8 +22,7 @@ pub enum OpenFailure {
     Unreadable(io::Error),
     Empty,
     Foreign,
-    /// The format's version in the file.
-    Newer(u32),
+    Newer(NewerFormat),
     DamagedHeader,
     /// A capture of memray in an unsupported format; the number of that format.
     Memray(u32),
@@ -32,7 +32,7 @@ impl From<HeaderError> for OpenFailure {
     fn from(error: HeaderError) -> Self {
         match error {
             HeaderError::Foreign => OpenFailure::Foreign,
-            HeaderError::Newer(version) => OpenFailure::Newer(version),
+            HeaderError::Newer(newer) => OpenFailure::Newer(newer),
             HeaderError::Damaged => OpenFailure::DamagedHeader,
         }
     }
@@ -80,10 +80,7 @@ impl fmt::Display for OpenError {
                 "{path} was written by memray in its format {format}, and Heaptide reads formats 12 and 13 \
                  (memray 1.19 and 1.20): read it with the memray that wrote it"
             ),
-            OpenFailure::Newer(version) => write!(
-                out,
-                "{path} was written by a later Heaptide (format {version}): open it with that release or a newer one"
-            ),
+            OpenFailure::Newer(newer) => write!(out, "{path} {newer}"),
             OpenFailure::DamagedHeader => write!(
                 out,
                 "{path} cannot be read because its header is damaged: record it again"
