@@ -87,41 +87,6 @@ def test_recursion_is_recorded_to_its_full_depth(record: Callable[..., Recording
     assert not [line for line in recorded.lines if line.startswith("LOST")]
 
 
-def test_too_deep_stack_keeps_both_ends_and_counts_the_cut_frames(record: Callable[..., Recording]) -> None:
-    recorded = record(
-        """
-        import sys
-
-        def first(n):
-            return second(n)  # @first
-
-        def second(n):
-            if n:
-                return second(n - 1)  # @second
-            return third(70)  # @turn
-
-        def third(n):
-            if n:
-                return third(n - 1)  # @third
-            return bytes(1_000_001)  # @bottom
-
-        sys.setrecursionlimit(20_000)
-        first(6_000)  # @call
-        bytes(1_000_002)  # @after
-    """,
-        at_least=0,
-    )
-    stack = recorded.stack(1_000_001)
-    # 3.12 and later have an internal frame at the bottom, which is counted but not shown.
-    assert len(stack) == 4096 - (sys.version_info >= (3, 12))
-    assert stack[:3] == ["<module>@call", "first@first", "second@second"]
-    assert stack[-64:] == ["third@third"] * 63 + ["third@bottom"]
-    assert set(stack[3:-64]) == {"second@second"}
-    assert recorded.stack(1_000_002) == ["<module>@after"]
-    n_cut = sum(len(allocation.stack) == len(stack) for allocation in recorded.allocations)
-    assert f"LOST count={n_cut} what=stacks cut because they were too deep" in recorded.lines
-
-
 def test_line_is_exact_in_loops_branches_and_after_backward_jumps(record: Callable[..., Recording]) -> None:
     recorded = record("""
         def work():

@@ -82,6 +82,11 @@ unsafe fn mark(
                 let is_mark = stack.is_shim(i) && native.is_on_stack(stack.frame(i));
                 native.marks[i] = if is_mark { stack.frame(i) } else { 0 };
             }
+            if first == 0 && depth > 0 && stack.is_cut() {
+                // SAFETY: `refresh` has just updated the entries from the live chain.
+                let shim = unsafe { stack.shim_outside(layout) };
+                native.marks[0] = if native.is_on_stack(shim) { shim } else { 0 };
+            }
         }
         Evaluations::CFrames {
             cframe,

@@ -27,9 +27,11 @@ mod step;
 use self::addresses::{Cached, N_CACHED};
 use self::step::Step;
 use super::{bounds, mixed, modules};
+use crate::record::stack::{KEPT_INNERMOST, LEAST_CUT};
 use crate::session;
 
-/// Frames that are remembered and written; the outermost of a deeper stack are cut.
+/// Frames that are remembered and written; the outermost of a deeper stack are cut. The window that remains moves as rarely
+/// as that of `record::stack`, for the same reason.
 pub const MAX_DEPTH: usize = 4096;
 
 /// One remembered frame.
@@ -65,6 +67,8 @@ pub struct NativeStack {
     pub depth: usize,
     /// The outer frames are missing.
     pub is_cut: bool,
+    /// Fewest entries with which the stack stays as it is: [`LEAST_CUT`] if it was too deep, otherwise 0.
+    least_depth: usize,
     /// Frames of the mixed stack in the chunk.
     pub n_total: u32,
     generation: u64,
@@ -145,6 +149,7 @@ impl NativeStack {
     pub fn join_session(&mut self) {
         self.forget();
         self.is_cut = false;
+        self.least_depth = 0;
         self.cut_id = 0;
         self.generation = 0;
     }
@@ -179,7 +184,8 @@ impl NativeStack {
                 if entry.sp == sp && entry.ip == ip && (!entry.needs_base || entry.bp == bp) {
                     // SAFETY: the walk has just reached this entry on the live stack.
                     let n_wrong = unsafe { self.compare_outwards(reach) };
-                    if n_wrong == 0 && reach + n_fresh <= MAX_DEPTH {
+                    let depth = reach + n_fresh;
+                    if n_wrong == 0 && (self.least_depth..=MAX_DEPTH).contains(&depth) {
                         break;
                     }
                     reach = n_wrong;
@@ -187,6 +193,8 @@ impl NativeStack {
             }
             if n_fresh == MAX_DEPTH {
                 self.is_cut = true;
+                self.least_depth = LEAST_CUT;
+                n_fresh = KEPT_INNERMOST;
                 reach = 0;
                 break;
             }
@@ -219,11 +227,13 @@ impl NativeStack {
                 }
                 Step::End => {
                     self.is_cut = false;
+                    self.least_depth = 0;
                     reach = 0;
                     break;
                 }
                 Step::Cut => {
                     self.is_cut = true;
+                    self.least_depth = 0;
                     reach = 0;
                     break;
                 }

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use heaptide_capture::{Code, Entry, Lost, wire};
+use heaptide_capture::{Code, Entry, Frame, Lost, wire};
 
 use crate::cpython::line_table::append_lines;
 use crate::cpython::offsets::TypeField;
@@ -43,7 +43,12 @@ pub struct Codes {
     dying: Vec<usize>,
     buffers: Box<CodeBuffers>,
     lines: Vec<u8>,
+    /// The number of [`CUT_NAME`]; [`UNKNOWN`] until a stack is cut.
+    cut: u32,
 }
+
+/// The name of the frame that stands for the outer frames of a stack that is too deep.
+const CUT_NAME: &str = "<stack cut: outer frames not recorded>";
 
 /// Returns the number of known code objects that were freed so far.
 #[inline(always)]
@@ -68,6 +73,7 @@ pub fn reset(table: &ForkMutex<Option<Codes>>) {
         dying: Vec::new(),
         buffers: Box::new(CodeBuffers::new()),
         lines: Vec::new(),
+        cut: UNKNOWN,
     });
 }
 
@@ -145,6 +151,31 @@ pub fn id_and_text(
     };
     codes.by_address.insert(address, id);
     id
+}
+
+/// The frame that stands for the outer frames of a stack that is too deep.
+#[cold]
+#[inline(never)]
+pub fn cut_frame() -> Frame {
+    let mut codes = CODES.lock();
+    let code = codes.as_mut().map_or(UNKNOWN, |codes| {
+        if codes.cut == UNKNOWN {
+            codes.cut = next_id();
+            session::note(&Entry::Code(Code {
+                id: codes.cut,
+                first_line: 0,
+                name: CUT_NAME.as_bytes(),
+                qualifier: &[],
+                file: &[],
+                line_table: &[],
+            }));
+        }
+        codes.cut
+    });
+    Frame {
+        code,
+        instruction: Frame::AT_START,
+    }
 }
 
 /// The `tp_dealloc` field of the code type.

@@ -1,8 +1,9 @@
 //! The Python stack of the calling thread, read at each recorded event and written as the change since the last one.
 //!
 //! The next call reuses a frame's address, so an equal address does not prove an equal frame. Each event therefore compares
-//! the whole chain, as (frame, code, instruction). This is cheap because the addresses to load next come from the remembered
-//! entries, not from the frames, so the loads do not wait for one another. A comparison costs about a nanosecond per frame.
+//! the remembered chain, as (frame, code, instruction). This is cheap because the addresses to load next come from the
+//! remembered entries, not from the frames, so the loads do not wait for one another. A comparison costs about a nanosecond
+//! per frame.
 //!
 //! ```text
 //! remembered:   main  load  parse           now:  main  load  emit      written: pop 1, push emit
@@ -11,6 +12,12 @@
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
 //! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this
 //! function, with or without the GIL.
+//!
+//! A stack deeper than [`MAX_DEPTH`] is *cut*: only its innermost frames are read, so an event costs the same at any depth.
+//! The entries are then a window whose outer end stays at one frame while the stack grows and shrinks within
+//! [`LEAST_CUT`]`..=`[`MAX_DEPTH`]; only beyond these bounds does the window move, to [`KEPT_INNERMOST`] frames. A recursion
+//! therefore rewrites its window once in some 1,500 calls and adds about two nodes per event to the file, not a window.
+//! One frame with a name of its own, written for the outermost entry, stands for all frames that are not recorded.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
@@ -26,8 +33,12 @@ use crate::session;
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
 pub const MAX_DEPTH: usize = 4096;
-/// A deeper stack keeps this many innermost frames, and outermost frames up to `MAX_DEPTH`; it loses those in between.
-const KEPT_INNERMOST: usize = 64;
+/// Entries of a stack that has just been cut: in the middle between the depths at which the window moves.
+pub const KEPT_INNERMOST: usize = 2560;
+/// A cut stack with fewer entries is read again, so that it has more, or is whole.
+pub const LEAST_CUT: usize = 1024;
+/// Frames outside of a cut stack that `shim_outside` searches.
+const MAX_SEARCHED: usize = 1 << 20;
 const N_HINTS: usize = 256;
 const N_CACHED_CODES: usize = 256;
 
@@ -40,7 +51,18 @@ struct Entry {
     instruction: usize,
     /// Frames written up to and including this one; shims between C and Python are compared but not written.
     n_written: u32,
-    is_shim: bool,
+    written_as: WrittenAs,
+}
+
+/// The record that is written for a frame.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+enum WrittenAs {
+    Frame,
+    /// None: a shim between C and Python.
+    Nothing,
+    /// The frame that stands for this one and all frames outside of it.
+    Cut,
 }
 
 #[derive(Clone, Copy)]
@@ -65,8 +87,10 @@ pub struct Stack {
     depth: usize,
     /// The value of `codes::n_deaths` for which `codes` and `entries` are valid.
     deaths_seen: u64,
-    /// The stack was deeper than `MAX_DEPTH`, so frames are missing: it is never compared entry by entry.
-    has_hole: bool,
+    /// The caller of the outermost entry: 0, or the innermost frame that a cut stack leaves out.
+    caller: usize,
+    /// Fewest entries with which the stack stays as it is: [`LEAST_CUT`] if it is cut, otherwise 0.
+    least_depth: usize,
     /// The index of a frame's entry, by a hash of the frame's address. May be stale: checked before it is used.
     hints: [u16; N_HINTS],
     codes: [CachedCode; N_CACHED_CODES],
@@ -130,6 +154,7 @@ impl Stack {
         loop {
             if frame == 0 {
                 known = 0;
+                self.set_caller(0);
                 break;
             }
             let hint = usize::from(self.hints[hint_of(frame)]);
@@ -146,41 +171,81 @@ impl Stack {
             // SAFETY: the frame is in the live chain.
             frame = unsafe { word(frame, layout.frame_previous) };
         }
-        if self.has_hole || known + n_fresh > MAX_DEPTH {
+        let depth = known + n_fresh;
+        if depth > MAX_DEPTH || depth < self.least_depth {
             // SAFETY: `innermost` returned the leaf of the calling thread.
             return unsafe { self.whole_chain(layout, leaf) };
         }
 
-        // The remembered part: each frame must still have the caller, the code and the instruction it had.
-        let mut first_changed = known;
-        let mut i = known;
-        while i > 0 {
-            i -= 1;
-            let entry = &self.entries[i];
-            // SAFETY: the first of these frames was found in the live chain. Each later one is the caller of the one before
-            // it, as the comparison below has just shown.
-            let (previous, code, instruction) = unsafe {
-                (
-                    word(entry.frame, layout.frame_previous),
-                    word(entry.frame, layout.frame_code),
-                    word(entry.frame, layout.frame_instr),
-                )
-            };
-            if (code ^ entry.code) | (instruction ^ entry.instruction) != 0 {
-                first_changed = i;
+        // SAFETY: the innermost of these frames was found in the live chain.
+        let first_changed = unsafe {
+            if layout.instr_is_index {
+                self.first_changed::<true>(layout, known)
+            } else {
+                self.first_changed::<false>(layout, known)
             }
-            let expected = if i == 0 { 0 } else { self.entries[i - 1].frame };
-            if previous != expected {
-                // For example a generator that another function resumed.
-                // SAFETY: `innermost` returned the leaf of the calling thread.
-                return unsafe { self.whole_chain(layout, leaf) };
-            }
-        }
+        };
+        let Some(first_changed) = first_changed else {
+            // For example a generator that another function resumed.
+            // SAFETY: `innermost` returned the leaf of the calling thread.
+            return unsafe { self.whole_chain(layout, leaf) };
+        };
         Change {
             first_changed,
             known,
             n_fresh,
         }
+    }
+
+    /// Compares the outermost `known` entries with the live chain: each frame must still have the caller, the code and the
+    /// instruction it had. Returns the first that changed, or `known`; `None` if a frame has another caller.
+    ///
+    /// An instruction that is a pointer lies in the bytecode of its code object. Two code objects that are alive do not share
+    /// bytecode, and `sync` forgets all entries when a recorded code object has died. So an equal instruction proves an equal
+    /// code object, and the code is compared only where the instruction is an index (`BY_CODE`).
+    ///
+    /// # Safety
+    /// The frame of entry `known - 1` is in the calling thread's live chain.
+    #[inline(always)]
+    unsafe fn first_changed<const BY_CODE: bool>(
+        &self,
+        layout: &Layout,
+        known: usize,
+    ) -> Option<usize> {
+        let mut first_changed = known;
+        let is_changed = |entry: &Entry| {
+            // SAFETY: the first of these frames is in the live chain. Each later one is the caller of the one before it, as
+            // the comparison of callers has just shown.
+            let (code, instruction) = unsafe {
+                let code = if BY_CODE {
+                    word(entry.frame, layout.frame_code)
+                } else {
+                    entry.code
+                };
+                (code, word(entry.frame, layout.frame_instr))
+            };
+            code != entry.code || instruction != entry.instruction
+        };
+        for (i, pair) in self.entries[..known].windows(2).enumerate().rev() {
+            let [caller, entry] = pair else { break };
+            if is_changed(entry) {
+                first_changed = i + 1;
+            }
+            // SAFETY: as in `is_changed`.
+            if unsafe { word(entry.frame, layout.frame_previous) } != caller.frame {
+                return None;
+            }
+        }
+        if let Some(outermost) = self.entries[..known].first() {
+            if is_changed(outermost) {
+                first_changed = 0;
+            }
+            // SAFETY: as in `is_changed`.
+            if unsafe { word(outermost.frame, layout.frame_previous) } != self.caller {
+                return None;
+            }
+        }
+        Some(first_changed)
     }
 
     /// Pops down to `first_changed`, then writes the frames from there to the leaf. Returns `false` if the chunk is full.
@@ -215,6 +280,7 @@ impl Stack {
             self.entries[i].n_written = n_written;
             self.depth = i + 1;
         }
+        self.count_if_cut();
         true
     }
 
@@ -272,6 +338,7 @@ impl Stack {
             // SAFETY: `find_change` has just found the frame in the live chain.
             unsafe { self.remember(layout, frame, i) };
         }
+        self.count_if_cut();
         self.depth = depth;
         Some(first_changed)
     }
@@ -292,7 +359,10 @@ impl Stack {
     pub fn first_not_written(&self, n_written: u32) -> usize {
         let entries = &self.entries[..self.depth];
         let mut at = entries.partition_point(|entry| entry.n_written <= n_written);
-        while at > 0 && entries[at - 1].is_shim && entries[at - 1].n_written == n_written {
+        while at > 0
+            && entries[at - 1].written_as == WrittenAs::Nothing
+            && entries[at - 1].n_written == n_written
+        {
             at -= 1;
         }
         at
@@ -317,14 +387,51 @@ impl Stack {
             instruction,
             n_written: u32::MAX,
             // SAFETY: the caller promises a live frame.
-            is_shim: unsafe { is_shim(layout, frame) },
+            written_as: if i == 0 && self.is_cut() {
+                WrittenAs::Cut
+            } else if unsafe { is_shim(layout, frame) } {
+                WrittenAs::Nothing
+            } else {
+                WrittenAs::Frame
+            },
         };
         self.hints[hint_of(frame)] = i as u16;
     }
 
     /// Whether entry `i` is a shim between C and Python.
     pub fn is_shim(&self, i: usize) -> bool {
-        self.entries[i].is_shim
+        self.entries[i].written_as == WrittenAs::Nothing
+    }
+
+    /// Whether the outer frames are left out.
+    #[inline(always)]
+    pub fn is_cut(&self) -> bool {
+        self.least_depth != 0
+    }
+
+    #[inline(always)]
+    fn count_if_cut(&self) {
+        if self.is_cut() {
+            session::count_lost(heaptide_capture::Lost::DeepStack, 1);
+        }
+    }
+
+    /// The shim of the evaluation that runs the outermost entry of a cut stack; 0 if there is none. Called only when a cut stack has moved, so that its cost is shared by many events.
+    ///
+    /// # Safety
+    /// The entries were compared with the live chain of the calling thread in this event.
+    #[cold]
+    pub unsafe fn shim_outside(&self, layout: &Layout) -> usize {
+        let mut frame = self.entries[0].frame;
+        for _ in 0..MAX_SEARCHED {
+            // SAFETY: the first frame is in the live chain, and each later one is the caller of the one before it.
+            if frame == 0 || unsafe { is_shim(layout, frame) } {
+                break;
+            }
+            // SAFETY: as above.
+            frame = unsafe { word(frame, layout.frame_previous) };
+        }
+        frame
     }
 
     /// The frame to write for entry `i`, whose code object is alive; `None` for a shim.
@@ -333,11 +440,11 @@ impl Stack {
         let Entry {
             code: raw_code,
             instruction,
-            is_shim,
+            written_as,
             ..
         } = self.entries[i];
-        if is_shim {
-            return None;
+        if written_as != WrittenAs::Frame {
+            return (written_as == WrittenAs::Cut).then(codes::cut_frame);
         }
         let code = raw_code & layout.frame_code_mask;
         let cached = self.codes
@@ -390,37 +497,39 @@ impl Stack {
         self.depth = 0;
     }
 
-    /// Treats the whole chain as fresh. `narrow` finds later how much of its outer end is unchanged.
+    /// Sets the caller of the outermost frame of the current chain.
+    #[inline(always)]
+    fn set_caller(&mut self, caller: usize) {
+        if (caller != 0) != self.is_cut() {
+            // The outermost frame is written in another form, even if it is the same frame.
+            self.entries[0].frame = 0;
+        }
+        self.caller = caller;
+        self.least_depth = if caller == 0 { 0 } else { LEAST_CUT };
+    }
+
+    /// Treats the whole chain as fresh, or its innermost frames if it is too deep. `narrow` finds later how much of its outer
+    /// end is unchanged.
     ///
     /// # Safety
     /// `leaf` is 0 or the calling thread's innermost frame.
     #[cold]
     #[inline(never)]
     unsafe fn whole_chain(&mut self, layout: &Layout, leaf: usize) -> Change {
-        let mut n_frames = 0;
-        let mut frame = leaf;
-        while frame != 0 {
-            n_frames += 1;
-            // SAFETY: the frame is in the live chain.
-            frame = unsafe { word(frame, layout.frame_previous) };
-        }
-        let n_left_out = n_frames - n_frames.min(MAX_DEPTH);
         let mut n_fresh = 0;
-        let mut i = 0;
-        frame = leaf;
-        while frame != 0 {
-            if i < KEPT_INNERMOST || i >= KEPT_INNERMOST + n_left_out {
-                self.fresh[n_fresh] = frame;
-                n_fresh += 1;
-            }
-            i += 1;
+        let mut frame = leaf;
+        while frame != 0 && n_fresh < MAX_DEPTH {
+            self.fresh[n_fresh] = frame;
+            n_fresh += 1;
             // SAFETY: the frame is in the live chain.
             frame = unsafe { word(frame, layout.frame_previous) };
         }
-        if n_left_out > 0 {
-            session::count_lost(heaptide_capture::Lost::DeepStack, 1);
+        if frame != 0 {
+            n_fresh = KEPT_INNERMOST;
+            // SAFETY: the frame is in the live chain.
+            frame = unsafe { word(self.fresh[n_fresh - 1], layout.frame_previous) };
         }
-        self.has_hole = n_left_out > 0;
+        self.set_caller(frame);
         Change {
             first_changed: 0,
             known: 0,
