@@ -86,9 +86,12 @@ impl HeightCurve {
         (!step.is_exact).then_some(step.units..next.units)
     }
 
-    /// Replaces the steps in these spans, which begin and end at steps, by exact ones.
+    /// Replaces the steps in these spans by exact ones. The spans begin and end at steps, and ascend.
     pub fn refine(&mut self, process: &Process, spans: &[Range<u64>], exact: &[(u64, u64)]) {
-        let is_replaced = |units: u64| spans.iter().any(|span| span.contains(&units));
+        let is_replaced = |units: u64| {
+            let at = spans.partition_point(|span| span.end <= units);
+            spans.get(at).is_some_and(|span| span.start <= units)
+        };
         let mut steps: Vec<Step> = std::mem::take(&mut self.steps);
         steps.retain(|step| !is_replaced(step.units));
         let wanted = exact.iter().filter(|&&(units, _)| is_replaced(units));
@@ -134,7 +137,7 @@ pub fn sums(curves: &[HeightCurve]) -> Vec<Sum> {
     for same_time in changes.chunk_by(|one, other| one.0 == other.0) {
         let mut set = |number: usize, height: u64, is_exact: bool| {
             let before = std::mem::replace(&mut now[number], (height, is_exact));
-            bytes = (bytes - before.0).saturating_add(height);
+            bytes = bytes.saturating_sub(before.0).saturating_add(height);
             n_coarse = n_coarse + usize::from(!is_exact) - usize::from(!before.1);
             (bytes, n_coarse)
         };
