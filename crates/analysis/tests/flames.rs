@@ -261,3 +261,29 @@ fn temporary_is_a_separate_measure() {
     });
     assert_eq!((bytes, count), (6, 2));
 }
+
+#[test]
+fn spike_shorter_than_a_bin_is_exact_in_the_data_of_a_page() {
+    // A hundred seconds in bins of half a second; the spike lasts for a millisecond.
+    let mut script = String::new();
+    for second in 0..100 {
+        script += &format!(
+            "time {}; alloc c{second} 1000 at keep:2; ",
+            second * 1_000_000
+        );
+        if second == 40 {
+            script += "time 40123000; alloc spike 900000 at burst:5; time 40124000; free spike; ";
+        }
+    }
+    let flame = with_lives(&[(0, &(script + "end 100000000"))], usize::MAX);
+    assert_eq!(flame.peak_bytes, 941_000);
+    assert_eq!(sum(&flame, Measure::Peak), 941_000);
+    // The peak lasts until the spike is freed.
+    assert_eq!(flame.processes[0].peak_ns, 40_124_000_000);
+    let n_edges = flame.lives.edges_ns.len();
+    let alive = |edge: usize| -> i64 {
+        let all = between(&flame, 0, edge).into_iter();
+        all.map(|(_, _, kept)| kept).sum()
+    };
+    assert!((1..n_edges).all(|edge| alive(edge) <= 100_000));
+}

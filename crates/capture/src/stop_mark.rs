@@ -1,7 +1,7 @@
-//! The mark of a recording that stopped before the program did, for example because the disk was full.
+//! The stop mark: a recording stopped before the program did, for example because the disk was full.
 //!
 //! A full disk takes no further record, so the mark lies in memory that is mapped already: in the page of the first extent's
-//! head, behind that head. Events that are dropped later are counted there, so the count survives a kill.
+//! head, after that head. Events that are dropped later are counted there, so the count survives a kill.
 //!
 //! ```text
 //! 0 magic   8 time   16 number of dropped events   24 length of the reason (u32)   28 zero   32 reason, UTF-8
@@ -50,7 +50,8 @@ impl StopMark {
         Some(StopMark {
             time,
             n_dropped,
-            reason: String::from_utf8_lossy(reason).into_owned(),
+            // It is printed, and a file may hold anything.
+            reason: String::from_utf8_lossy(reason).replace(char::is_control, "?"),
         })
     }
 
@@ -92,6 +93,12 @@ mod tests {
         let read = StopMark::from_bytes(&long.to_bytes()).expect("a mark");
         assert_eq!(read.reason.len(), StopMark::MAX_REASON_LEN);
         assert_eq!(StopMark::from_bytes(&[0; StopMark::LEN]), None);
+        let hostile = StopMark {
+            reason: "full\u{1b}[2J".into(),
+            ..StopMark::default()
+        };
+        let read = StopMark::from_bytes(&hostile.to_bytes()).expect("a mark");
+        assert_eq!(read.reason, "full?[2J");
         for n in 0..StopMark::LEN {
             let _ = StopMark::from_bytes(&long.to_bytes()[..n]);
         }

@@ -49,18 +49,15 @@ fn profile(name: String) -> Option<Profile> {
     if !(name.starts_with("heaptide-") && name.ends_with(".timeline")) {
         return None;
     }
-    // The second line has the start time.
-    let mut head = [0; 64];
+    // The third line has the start time; files of older releases have it in the second.
+    let mut head = [0; 128];
     let len = fs::File::open(&name)
         .and_then(|mut file| file.read(&mut head))
         .ok()?;
     let text = String::from_utf8_lossy(&head[..len]).into_owned();
-    let started: f64 = text
-        .lines()
-        .nth(1)?
-        .strip_prefix("started ")?
-        .parse()
-        .ok()?;
+    let mut lines = text.lines();
+    let started = lines.find_map(|line| line.strip_prefix("started "))?;
+    let started: f64 = started.parse().ok()?;
     Some(Profile {
         path: name.into(),
         stamp: local_stamp(started as u64),

@@ -66,9 +66,7 @@ def test_dropped_events_are_counted_until_the_process_ends(
     folder: Path, stats: Callable[..., dict[str, Any]], ending: str
 ) -> None:
     heaptide("run", "-q", "-f", "-o", "whole.tide", "job.py", cwd=folder)
-    cut = heaptide(
-        "run", "-f", "-o", "cut.tide", "job.py", ending, check=False, cwd=folder, preexec_fn=limit_file_size
-    )
+    cut = heaptide("run", "-f", "-o", "cut.tide", "job.py", ending, check=False, cwd=folder, preexec_fn=limit_file_size)
     assert cut.returncode == (-signal.SIGKILL if ending == "kill" else 0), cut.stderr
     whole, process = process_of(stats(folder / "whole.tide")), process_of(stats(folder / "cut.tide"))
     assert whole["stopped"] is None

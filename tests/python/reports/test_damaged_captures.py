@@ -176,7 +176,7 @@ def test_capture_of_a_later_release_is_refused_in_one_sentence(tmp_path: Path, w
     content[8:12] = (4711).to_bytes(4, "little")
     newer = tmp_path / "newer.tide"
     newer.write_bytes(content)
-    assert_refused(heaptide("stats", newer, check=False), "was written by a later Heaptide (format 4711)")
+    assert_refused(heaptide("stats", newer, check=False), "in format 4711, which Heaptide")
 
 
 def test_one_unreadable_file_among_several_is_named(tmp_path: Path, whole: Path) -> None:

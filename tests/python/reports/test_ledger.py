@@ -34,11 +34,14 @@ blocks = [libc.malloc(1_000_000) for _ in range(60)]
 for block in blocks: libc.free(block)
 """
 
-TOUCHED = UNTOUCHED + """
+TOUCHED = (
+    UNTOUCHED
+    + """
 again = [libc.malloc(1_000_000) for _ in range(60)]
 for block in again: ctypes.memset(block, 1, 1_000_000)
 for block in again: libc.free(block)
 """
+)
 
 SNAPSHOT = """
 import heaptide
@@ -63,9 +66,7 @@ def ledger_of(statistics: dict[str, Any]) -> dict[str, int]:
     """Return the breakdown, after checking that its parts add up and none is impossible."""
     [process] = statistics["heaptide"]["processes"]
     ledger: dict[str, int] = process["ledger"]
-    parts = {
-        name: part for name, part in ledger.items() if name not in ("pid", "resident_bytes", "not_resident_bytes")
-    }
+    parts = {name: part for name, part in ledger.items() if name not in ("pid", "resident_bytes", "not_resident_bytes")}
     assert all(0 <= part <= ledger["resident_bytes"] for part in parts.values()), ledger
     assert sum(parts.values()) == ledger["resident_bytes"], ledger
     return ledger

@@ -83,7 +83,9 @@ pub fn sums(live: &Live) -> String {
 
 /// Notes about the numbers.
 pub fn notes(live: &Live) -> Vec<String> {
-    let mut notes: Vec<String> = live.stopped.iter().map(missing_rest).collect();
+    let stopped = live.stopped.iter();
+    let stopped = stopped.map(|stopped| missing_rest(stopped, "since then"));
+    let mut notes: Vec<String> = stopped.collect();
     if live.sample_bytes > 0 {
         let mean = binary_size(live.sample_bytes);
         notes.push(format!("sampled every {mean} on average: estimates"));

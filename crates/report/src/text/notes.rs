@@ -10,24 +10,23 @@ use crate::units::{binary_size, percent, size};
 pub fn incomplete(quality: &Quality) -> Vec<String> {
     let processes = quality.processes.iter();
     let stopped = processes.filter_map(|process| {
-        let stopped = process.stopped.as_ref()?;
-        Some(format!(
-            "process {}: {}",
-            process.name,
-            missing_rest(stopped)
-        ))
+        let note = missing_rest(
+            process.stopped.as_ref()?,
+            "from then until the process ended",
+        );
+        Some(format!("process {}: {note}", process.name))
     });
     stopped.collect()
 }
 
-/// The sentence about a recording that failed.
-pub fn missing_rest(stopped: &Stopped) -> String {
+/// The sentence about a recording that failed; `until` is the time for which dropped events were counted.
+pub fn missing_rest(stopped: &Stopped, until: &str) -> String {
     let dropped = match stopped.n_dropped {
         1 => "one event was dropped".to_owned(),
         n => format!("{n} events were dropped"),
     };
     format!(
-        "the capture is incomplete: recording stopped after {} ({}), and {dropped} from then until the process ended",
+        "the capture is incomplete: recording stopped after {} ({}), and {dropped} {until}",
         seconds(stopped.elapsed_ns),
         stopped.reason
     )

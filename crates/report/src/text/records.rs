@@ -169,6 +169,14 @@ fn registry(out: &mut dyn Write, registry: &Registry) -> io::Result<()> {
     for (reason, count) in &registry.lost {
         writeln!(out, "LOST count={count} what={}", reason.describe())?;
     }
+    if let Some(mark) = &registry.stopped {
+        let (at_ns, dropped) = (registry.elapsed_ns(mark.time), mark.n_dropped);
+        writeln!(
+            out,
+            "STOPPED at_ns={at_ns} dropped={dropped} reason={}",
+            mark.reason
+        )?;
+    }
     Ok(())
 }
 
