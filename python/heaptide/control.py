@@ -18,7 +18,7 @@ from typing import Any
 
 from heaptide import _native, command_process, settings
 from heaptide.containment import contained
-from heaptide.messages import reason, say
+from heaptide.messages import reason, say_after_fork
 from heaptide.recording import tracker
 from heaptide.serving import process_group
 
@@ -265,7 +265,7 @@ def _after_fork_in_child() -> None:
         try:
             control._after_fork_in_child()
         except Exception as error:
-            say(f"the forked process {os.getpid()} has no control API: {reason(error)}")
+            say_after_fork(f"the forked process {os.getpid()} has no control API: {reason(error)}")
 
 
 os.register_at_fork(

@@ -24,6 +24,14 @@ def say(message: str) -> None:
         pass
 
 
+def say_after_fork(message: str) -> None:
+    """Print one line on descriptor 2, for a forked child: a lock of a replaced standard error may be held for ever."""
+    try:
+        os.write(2, f"heaptide: {message}\n".encode("utf-8", "backslashreplace"))
+    except OSError:
+        pass
+
+
 def say_once(message: str) -> None:
     """Print one line, but not if this process has printed the same line before."""
     if message not in _said:

@@ -56,4 +56,6 @@ def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
 
 if __name__ == "__main__":
     options, output, target, *arguments = sys.argv[1:]
-    sys.exit(take({**json.loads(options), "output": output or None, "target": target, "arguments": arguments}))
+    plan: HeapPlan = json.loads(options)
+    plan.update({"output": output or None, "target": target, "arguments": arguments})
+    sys.exit(take(plan))
