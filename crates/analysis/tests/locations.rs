@@ -190,3 +190,38 @@ fn sizes_are_counted_in_ten_bins_with_exact_edges() {
     assert_eq!(bins[9].1, 100_000);
     assert_eq!(bins.iter().map(|bin| bin.2).sum::<u64>(), 10);
 }
+
+#[test]
+fn memory_of_a_job_tracer_belongs_to_no_line_of_the_program() {
+    let tracer = "__exit__@/opt/heaptide/leaks/tracer.py:9";
+    let script = format!(
+        "alloc a 10 at main:3 > {tracer}
+         alloc b 20 at main:3 > {tracer} > collect@/usr/lib/python3.12/weakref.py:8
+         alloc c 40 at main:3 > {tracer} > finalize:7
+         alloc d 80 at main:3 > {tracer} > finalize:7 > dumps@/usr/lib/python3.12/json.py:1
+         alloc e 160 at main:4 > heap@/opt/heaptide/heap.py:2"
+    );
+    let session = session(&script);
+    let expected = [
+        "main:/srv/job/job.py:4 160",
+        "dumps:/usr/lib/python3.12/json.py:1 80",
+        "finalize:/srv/job/job.py:7 40",
+        "Heaptide's JobTracer:<heaptide>:0 30",
+    ];
+    assert_eq!(locations(&stats(&session, 5)), expected);
+    let limits = TreeLimits {
+        n_biggest: 100,
+        max_depth: None,
+        min_percent: 0.0,
+    };
+    let tree = tree(&session, Measure::Total, limits, TreeShape::default());
+    let of_function = |function: &str| {
+        tree.nodes.iter().find_map(|node| match &node.content {
+            NodeContent::Frame(at) if &*at.function == function => Some((node.depth, node.bytes)),
+            _ => None,
+        })
+    };
+    // The frames of the program stay callers of its own code below the tracer.
+    assert_eq!(of_function("finalize"), Some((2, 120)));
+    assert_eq!(of_function("Heaptide's JobTracer"), Some((1, 30)));
+}

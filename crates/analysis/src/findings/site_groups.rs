@@ -32,6 +32,7 @@ pub struct SiteGroup {
 
 pub struct SiteGroups {
     groups: Vec<SiteGroup>,
+    own: Option<LocationId>,
     edges_ns: Vec<u64>,
 }
 
@@ -93,14 +94,18 @@ impl SiteGroups {
                 *change = held;
             }
         }
+        let own = session.names.iter().position(Location::is_own_memory);
         SiteGroups {
             groups,
+            // A number that no group has, if the session has no such location.
+            own: Some(LocationId(own.map_or(u32::MAX, |number| number as u32))),
             edges_ns: session.window.coarse(n_bins),
         }
     }
 
+    /// All groups but that of Heaptide's own memory, which users cannot change.
     pub fn all(&self) -> impl Iterator<Item = &SiteGroup> {
-        self.groups.iter()
+        self.groups.iter().filter(|group| group.at != self.own)
     }
 
     /// One for each value of a curve; empty if there are no bins.

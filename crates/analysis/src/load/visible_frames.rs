@@ -10,6 +10,10 @@
 //! run_path <frozen runpy>       the call that starts the program: hidden
 //! <module> job.py               the program: visible, like everything it calls
 //! ```
+//!
+//! A `JobTracer` allocates while it measures the program. Its stacks have a single frame that names Heaptide, so that no line
+//! of the program seems to hold that memory. This also applies to the standard library below the tracer, but not to code of
+//! the program, which a traced call or a finalizer runs there.
 
 use heaptide_capture::{Capture, Registry};
 use heaptide_tally::{StackId, Stacks};
@@ -66,6 +70,20 @@ pub(crate) fn visible_frames(
     // A possible launcher is one only if the profiler's own frames follow; until then it belongs to the program.
     let mut may_be_launcher = vec![true];
     let mut has_python = vec![false];
+    // For each stack, the caller that a frame of the program would have there: the tracer's frames are left out.
+    let mut caller_in_program = vec![0];
+    let mut is_tracers = vec![false];
+    // For each stack, whether its innermost frame is code of the standard library that the tracer called.
+    let mut is_tracers_library = vec![false];
+    let is_stdlib = |file: &str| {
+        let mut folders = header.stdlib_paths.iter();
+        file.starts_with("<frozen ") || folders.any(|folder| is_below(file, folder))
+    };
+    let own_folders = header.own_paths.iter();
+    let tracer_folders: Vec<_> = own_folders
+        .map(|it| format!("{}/leaks", it.trim_end_matches('/')))
+        .collect();
+    let is_tracer = |file: &str| tracer_folders.iter().any(|folder| is_below(file, folder));
     // The outer functions of native frames with inlined functions, by stack.
     let mut outer: Vec<(usize, Vec<LocationId>)> = Vec::new();
     for (id, stack) in stacks.iter() {
@@ -90,10 +108,20 @@ pub(crate) fn visible_frames(
             if !functions.is_empty() {
                 outer.push((visible.len(), functions));
             }
+            let (parent_shown, location) = match is_tracers[parent] {
+                true => (0, Some(names.own_memory())),
+                false => (caller_in_program[parent], location),
+            };
             visible.push(VisibleFrame {
-                parent: stack.parent.0,
+                parent: parent_shown,
                 location,
                 part,
+            });
+            is_tracers.push(is_tracers[parent]);
+            is_tracers_library.push(is_tracers_library[parent]);
+            caller_in_program.push(match is_tracers[parent] {
+                true => caller_in_program[parent],
+                false => id.0,
             });
             may_be_launcher.push(may_be_launcher[parent]);
             has_python.push(has_python[parent]);
@@ -117,10 +145,28 @@ pub(crate) fn visible_frames(
         let is_hidden = filter.hide_imports && is_import_system(&at.file);
         // Deeper in a stack, allocations of Heaptide's code for the program count for its caller.
         let is_visible = part == Part::Program && !is_own(&at.file) && !is_hidden;
-        visible.push(VisibleFrame {
-            parent: stack.parent.0,
-            location: is_visible.then_some(location),
-            part,
+        // The standard library generates code without a file.
+        let is_library = is_tracers[parent]
+            && (is_stdlib(&at.file) || is_tracers_library[parent] && &*at.file == "<string>");
+        // At the root, these frames are those of a worker that Heaptide runs, and the program is below them.
+        let is_tracer = part == Part::Program && (is_tracer(&at.file) || is_library);
+        visible.push(match is_tracer {
+            true => VisibleFrame {
+                parent: 0,
+                location: Some(names.own_memory()),
+                part,
+            },
+            false => VisibleFrame {
+                parent: caller_in_program[parent],
+                location: is_visible.then_some(location),
+                part,
+            },
+        });
+        is_tracers.push(is_tracer);
+        is_tracers_library.push(is_tracer && is_library);
+        caller_in_program.push(match is_tracer {
+            true => caller_in_program[parent],
+            false => id.0,
         });
     }
     hide_end_of_command(stacks, names, &mut visible);

@@ -8,6 +8,9 @@ use rustc_hash::FxHashMap;
 
 use super::native::NativeName;
 
+/// The file of the location of Heaptide's own memory.
+const OWN_FILE: &str = "<heaptide>";
+
 /// A location in the source of a program. Processes that ran the same line share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Location {
@@ -27,6 +30,11 @@ impl Location {
     /// Whether this is the frame of arenas of Python's object allocator.
     pub fn is_python_arena(&self) -> bool {
         &*self.file == PYTHON_ARENA_FILE
+    }
+
+    /// Whether this is Heaptide's own memory.
+    pub fn is_own_memory(&self) -> bool {
+        &*self.file == OWN_FILE
     }
 
     /// File and line; only the file if lines are merged or not known.
@@ -72,6 +80,17 @@ impl Names {
                 .library
                 .as_deref()
                 .map(|library| self.text(library)),
+        };
+        self.intern(location)
+    }
+
+    /// The location of memory that Heaptide itself allocated while the program ran.
+    pub fn own_memory(&mut self) -> LocationId {
+        let location = Location {
+            function: self.text("Heaptide's JobTracer"),
+            file: self.text(OWN_FILE),
+            line: 0,
+            library: None,
         };
         self.intern(location)
     }
