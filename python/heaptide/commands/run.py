@@ -110,7 +110,11 @@ def _finish(path: str, pid: int, quiet: bool) -> None:
     recorded = tracker.stop() if _native.active() is not None else None
     if recorded is None or quiet or os.getpid() != pid:
         return
-    for line in _native.run_summary(path) or [f"the capture {path} was removed during the run"]:
+    lines = _native.run_summary(path)
+    is_incomplete = recorded[1]  # the reason has been printed
+    if not lines and not is_incomplete:
+        lines = [f"the capture {path} was removed during the run"]
+    for line in lines:
         say(line)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import resource
 import shlex
@@ -201,19 +202,39 @@ def test_file_that_replaced_the_capture_keeps_its_content(tmp_path: Path, checks
     assert heaptide("stats", tmp_path / "moved.tide").stderr == ""
 
 
-def test_capture_is_not_written_into_files_that_reuse_its_descriptor(tmp_path: Path, checksum: str) -> None:
-    # Like daemons, this closes all descriptors, then opens files that get the same numbers.
-    close = """
+# Closes all descriptors, as daemons do, then opens files that get the same numbers.
+CLOSE = """
 import os
-os.closerange(3, 4096)
+os.closerange(3, 65536)
 own = [open(f"own{n}", "wb+") for n in range(40)]
 for file in own: file.write(b"mine" * 1000); file.flush()
+for number in range(3, 43): os.dup2(own[number - 3].fileno(), 697 + number)
 """
-    done = run("-o", tmp_path / "job.tide", PROGRAM, "60", close, cwd=tmp_path)
-    assert (done.stdout, done.returncode) == (checksum, 5), done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--aggregate"], ["--objects"], ["--native"], ["--sample=1k"]])
+def test_program_that_closes_all_descriptors_is_recorded_to_its_end(
+    tmp_path: Path, checksum: str, options: list[str]
+) -> None:
+    capture = tmp_path / "job.tide"
+    after = "held = [bytes(1_234_567) for _ in range(3)]"
+    done = run(*options, "-q", "-o", capture, PROGRAM, "60", CLOSE + after, cwd=tmp_path)
+    assert (done.stdout, done.returncode, done.stderr) == (checksum, 5, "")
     for number in range(40):
         assert (tmp_path / f"own{number}").read_bytes() == b"mine" * 1000
-    assert heaptide("stats", tmp_path / "job.tide").returncode == 0
+    report = json.loads(heaptide("stats", "--json", capture).stdout)
+    assert report["heaptide"]["processes"][0]["ended_in_order"] and report["heaptide"]["damage"] == []
+    if options in ([], ["--objects"], ["--native"]):
+        assert heaptide("parse", capture).stdout.count(" size=1234600 ") == 3
+
+
+def test_closed_capture_that_cannot_be_opened_again_ends_the_recording(tmp_path: Path, checksum: str) -> None:
+    capture = tmp_path / "job.tide"
+    move = f"os.rename({str(capture)!r}, 'moved.tide'); open({str(capture)!r}, 'w').write('mine')"
+    done = run("-o", capture, PROGRAM, "60", CLOSE + move, cwd=tmp_path)
+    assert_unharmed(done, checksum, reason="the program has closed its descriptor")
+    assert capture.read_text() == "mine"
+    assert heaptide("stats", tmp_path / "moved.tide").returncode == 0
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"])
