@@ -19,7 +19,7 @@ pub struct Damage {
 pub enum DamageCategory {
     /// No intact area begins between `offset` and `end`.
     Unreadable { end: u64 },
-    /// The file has no area at all. A recording reserves the first one before it starts.
+    /// The file has neither blocks nor slots. A recording reserves slots before it starts.
     OnlyHeader,
     /// The file ends inside the area that begins at `offset`. `stream` is known if the file has enough of its head.
     Cut { stream: Option<u32> },

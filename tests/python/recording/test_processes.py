@@ -363,11 +363,11 @@ def test_forks_are_not_warned_about_because_of_heaptides_threads(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    "setting", [{"HEAPTIDE_CONTROL_FILE": "control"}, {"HEAPTIDE_SIGNAL": "USR2"}, {"HEAPTIDE_MAX_SIZE": "100M"}], ids=str
+    "setting",
+    [{"HEAPTIDE_CONTROL_FILE": "control"}, {"HEAPTIDE_SIGNAL": "USR2"}, {"HEAPTIDE_MAX_SIZE": "100M"}],
+    ids=str,
 )
-def test_forks_are_not_warned_about_because_of_the_thread_for_triggers(
-    tmp_path: Path, setting: dict[str, str]
-) -> None:
+def test_forks_are_not_warned_about_because_of_the_thread_for_triggers(tmp_path: Path, setting: dict[str, str]) -> None:
     program = """
     import os, signal, sys, threading, time, warnings
     warnings.simplefilter("error")

@@ -28,7 +28,7 @@ def truncate(length=0):
 
 PREPARATIONS = {
     "default": "truncate()",
-    "to a part": "held = [bytearray(n) for n in range(60_000)]; truncate(200_000)",
+    "to a part": "held = [bytearray(1000 + n % 7) for n in range(60_000)]; truncate(200_000)",
     "faulthandler before": "truncate()",
     "faulthandler after": "faulthandler.enable(); truncate()",
     "faulthandler disabled again": "faulthandler.enable(); faulthandler.disable(); truncate()",
@@ -96,6 +96,15 @@ OWN_HANDLERS = {
         "",
     ),
     "faulthandler": ("faulthandler.enable(); fault()", "Fatal Python error: Bus error"),
+    "faulthandler before a subprocess": (
+        "faulthandler.enable(); subprocess.run([sys.executable, '-c', '']); fault()",
+        "Fatal Python error: Bus error",
+    ),
+    "faulthandler in a forked child": (
+        "faulthandler.enable()\nif (pid := os.fork()) == 0: fault()\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGBUS; fault()",
+        "Fatal Python error: Bus error",
+    ),
     "sent": ("os.kill(os.getpid(), signal.SIGBUS); signal.pause()", ""),
 }
 
@@ -103,7 +112,7 @@ OWN_HANDLERS = {
 @pytest.mark.parametrize("how", OWN_HANDLERS)
 def test_programs_own_bus_error_ends_it_as_without_heaptide(tmp_path: Path, how: str) -> None:
     code, message = OWN_HANDLERS[how]
-    (tmp_path / "job.py").write_text("import faulthandler, mmap, os, signal\n" + OWN_FAULT + code)
+    (tmp_path / "job.py").write_text("import faulthandler, mmap, os, signal, subprocess, sys\n" + OWN_FAULT + code)
     for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", "job.tide"]):
         command = [sys.executable, *prefix, "job.py"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
@@ -141,11 +150,35 @@ print(seen)
     assert (done.stdout, done.stderr) == ("[False, True, True, False, True]\n", "")
 
 
+HELD = "held = [bytearray(1000 + n % 7) for n in range(60_000)]"
+REPORTS = {
+    0: (1, "job.tide is empty: another process truncated it"),
+    10: (1, "its header is damaged"),
+    1000: (0, "the file ends after its header: another process truncated it"),
+    200_000: (0, "the file ends too early"),
+}
+
+
 @pytest.mark.once
-@pytest.mark.parametrize("length", [0, 1, 10, 1000, 200_000])
+@pytest.mark.parametrize("length", REPORTS)
 def test_report_of_a_truncated_capture_says_what_is_wrong(tmp_path: Path, length: int) -> None:
-    script = tmp_path / "job.py"
-    script.write_text(TRUNCATE + f"held = [bytearray(n) for n in range(60_000)]; truncate({length})")
+    (tmp_path / "job.py").write_text(f"{TRUNCATE}{HELD}\ntruncate({length})")
     heaptide("run", "-o", "job.tide", "job.py", cwd=tmp_path)
     done = heaptide("stats", "job.tide", cwd=tmp_path, check=False)
-    print(done.returncode, done.stdout, done.stderr)
+    assert (done.returncode, REPORTS[length][1] in one_sentence(done.stderr)) == (REPORTS[length][0], True)
+
+
+@pytest.mark.once
+def test_recording_after_a_truncated_one_works(tmp_path: Path) -> None:
+    program = """
+import heaptide, os
+tracker = heaptide.Tracker("first.tide")
+tracker.start()
+os.truncate("first.tide", 0)
+while heaptide.active(): held = [bytearray(1000) for _ in range(1000)]
+tracker.stop()
+with heaptide.Tracker("second.tide"): held = bytes(1_234_567)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and "another process truncated it" in one_sentence(done.stderr)
+    assert " size=1234600 " in heaptide("parse", tmp_path / "second.tide").stdout

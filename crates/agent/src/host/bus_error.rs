@@ -30,6 +30,8 @@ use crate::session;
 
 /// Whether the kernel has Heaptide's handler.
 pub(crate) static INSTALLED: ForkMutex<bool> = ForkMutex::new(false);
+/// The process whose action [`PROGRAM`] is.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 static PROGRAM: PublishedAction = PublishedAction::new();
 /// A mapping of the current recording was replaced.
 static FAULTED: AtomicBool = AtomicBool::new(false);
@@ -129,6 +131,7 @@ pub(crate) fn has_faulted() -> bool {
 /// Lets the kernel call Heaptide's handler. Does nothing if it does already.
 pub(crate) fn install() {
     FAULTED.store(false, Ordering::Release);
+    claim_process();
     let _blocked = TemporaryMask::all();
     let mut installed = INSTALLED.lock();
     if *installed {
@@ -141,6 +144,17 @@ pub(crate) fn install() {
         PROGRAM.set(current);
     }
     *installed = exchange(Some(PROGRAM.get().with_heaptides_handler())).is_some();
+}
+
+/// Makes the calling process the one whose action is known. A forked child has the action of its parent.
+pub(crate) fn claim_process() {
+    PROCESS.store(std::process::id(), Ordering::Release);
+}
+
+/// Whether this is the process whose action is known. If not, it was made by `vfork`, as by `subprocess`, and uses the memory
+/// of its parent: a change of its own action must not change what the parent knows.
+pub(crate) fn is_this_process() -> bool {
+    PROCESS.load(Ordering::Acquire) == std::process::id()
 }
 
 /// Restores the program's action, unless something that bypasses the hooks has installed another one.
@@ -329,7 +343,7 @@ pub(crate) unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    if signal != libc::SIGBUS {
+    if signal != libc::SIGBUS || !is_this_process() {
         // SAFETY: the program called `sigaction` with these arguments.
         return unsafe { real_sigaction(signal, new, old) };
     }
@@ -354,7 +368,7 @@ pub(crate) unsafe extern "C" fn signal(signal: c_int, handler: usize) -> usize {
         // SAFETY: the program called `signal` with these arguments.
         None => unsafe { libc::signal(signal, handler) },
     };
-    if signal != libc::SIGBUS || handler == libc::SIG_ERR {
+    if signal != libc::SIGBUS || handler == libc::SIG_ERR || !is_this_process() {
         return call();
     }
     let action = Action {

@@ -11,6 +11,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::hooks::real;
+use crate::host::bus_error;
 use crate::record::threads;
 use crate::session;
 
@@ -78,7 +79,7 @@ unsafe fn change_mask(
     old: *mut libc::sigset_t,
 ) -> c_int {
     let state = threads::existing_state();
-    if state.is_null() || !session::is_active() {
+    if state.is_null() || !session::is_active() || !bus_error::is_this_process() {
         return change(how, set, old);
     }
     // SAFETY: states are never unmapped.

@@ -64,12 +64,9 @@ impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
         let mut scan = Scan::resume(source, start, &[]);
-        let is_empty = scan.chunks.is_empty() && scan.extents.is_empty();
-        if is_empty
-            && scan.damage.is_empty()
-            && scan.doubts.is_empty()
-            && scan.settled_to <= align_up(start, AREA_ALIGN)
-        {
+        // Even a recording without events has its registry.
+        let has_nothing = scan.chunks.is_empty() && scan.extents.is_empty();
+        if has_nothing && scan.damage.is_empty() && scan.doubts.is_empty() {
             scan.damage.push(Damage {
                 offset: start,
                 category: DamageCategory::OnlyHeader,
