@@ -125,6 +125,31 @@ describe('the timeline', () => {
     await close();
   });
 
+  test('shows all processes at one moment and names it', async () => {
+    const data = session();
+    data.head.peak_heading = '2 processes at their common peak, 1.0 s after the start';
+    data.head.processes[0].at_peak_bytes = 1_500_000;
+    data.head.processes[1].at_peak_bytes = 4_500_000;
+    const { page, close } = await open(browser, pageOf(directory, 'timeline', data, 'moment'));
+    assert.match(await page.locator('.about').innerText(), /^2 processes at their common peak, 1\.0 s after the start/);
+    const heads = await page.locator('.processes th').allInnerTexts();
+    const column = heads.indexOf('At the common peak');
+    assert.ok(column > 0 && heads.includes('Own heap peak'), heads.join());
+    const cells = page.locator(`.processes tbody td:nth-child(${column + 1})`);
+    assert.deepEqual(await cells.allInnerTexts(), ['1.50 MB', '4.50 MB']);
+    await close();
+  });
+
+  test('with each process at its own peak has no column for the common peak', async () => {
+    const data = session();
+    data.head.peak_heading = '2 processes, each at its own peak';
+    data.head.peak_ns = null;
+    const { page, close } = await open(browser, pageOf(directory, 'timeline', data, 'own-peaks'));
+    assert.match(await page.locator('.about').innerText(), /^2 processes, each at its own peak/);
+    assert.ok(!(await page.locator('.processes th').allInnerTexts()).includes('At the common peak'));
+    await close();
+  });
+
   test('shows which process and which stack grew between two marks', async () => {
     const { page, close } = await timeline();
     const growth = page.locator('[data-figure="growth"]');

@@ -94,7 +94,9 @@ export function functionName(data: Data, location: number): string {
 
 export function locationName(data: Data, location: number, byLine: boolean): string {
   const file = data.texts[data.locations.file[location]!]!;
-  return byLine ? `${file}:${data.locations.line[location]}` : file;
+  const line = data.locations.line[location]!;
+  // Arenas and some native functions have no line.
+  return byLine && line > 0 ? `${file}:${line}` : file;
 }
 
 function share(value: number): string {
