@@ -256,6 +256,23 @@ fn forked_child_that_copied_inherited_pages_is_reported() {
 }
 
 #[test]
+fn process_of_another_host_is_not_the_parent_of_a_fork() {
+    let process = |host: &str, pid: u32, script: &str| {
+        let mut header = header();
+        (header.host, header.pid, header.parent_pid) = (host.into(), pid, 10);
+        header.mode.follow_fork = true;
+        Capture::from_bytes(capture_bytes(&header, script)).expect("a capture")
+    };
+    let child = "part AnonymousAtStart 60000000; part SharedAnonymous 10000000; end 9";
+    let captures = vec![
+        process("web-1", 10, "alloc a 5 at main; end 9"),
+        process("web-2", 11, child),
+    ];
+    let session = load_with(captures, Request::default(), &mut |_| {}).expect("no filter");
+    assert!(named(&findings(&session), "unshared").is_empty());
+}
+
+#[test]
 fn lifetimes_are_in_classes_that_double() {
     // 200 bins of a millisecond.
     let script = "

@@ -64,3 +64,19 @@ fn losses_and_counters_come_from_the_registry() {
     assert_eq!(elapsed, 2_000_000);
     assert_eq!(stats.metadata.n_frames, 2);
 }
+
+#[test]
+fn processes_of_two_hosts_with_the_same_id_have_rows_and_names_of_their_own() {
+    let captures = ["web-1", "web-2"].map(|host| {
+        let mut header = header();
+        (header.pid, header.host) = (1, host.into());
+        Capture::from_bytes(capture_bytes(&header, RISE_AND_FALL)).expect("a capture")
+    });
+    let session = load(captures.into(), &mut |_| {});
+    let rows = summary(&session, Measure::Total, GroupBy::Process).functions;
+    let rows: Vec<&str> = rows.iter().map(|row| &*row.function).collect();
+    assert_eq!(rows, ["process 1@web-1", "process 1@web-2"]);
+    let processes = stats(&session, 5).quality.processes;
+    let names: Vec<&str> = processes.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["1@web-1", "1@web-2"]);
+}

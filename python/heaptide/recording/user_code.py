@@ -1,7 +1,7 @@
 """Finds the folders of the user's own code and of libraries, which the header of a capture states.
 
-Reports decide with them, on any machine, which frames are the user's own: those of the main script's folder, of the main
-module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. Nothing here raises an
+Reports decide with them, on any machine, which frames are the user's own: those of the main script's folder, of the
+main module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. Nothing here raises an
 exception or imports a module that the program may not have imported.
 """
 
@@ -33,6 +33,13 @@ _editable: dict[str, list[str]] = {}
 
 def describe(command: list[str] | None) -> CodeFolders:
     """Return the folders of this process. `command` is the program's, if it has not started yet."""
+    try:
+        return _describe(command)
+    except Exception:  # the program may have put anything into its main module or the import path
+        return {"library_paths": [], "user_paths": [], "user_packages": []}
+
+
+def _describe(command: list[str] | None) -> CodeFolders:
     sites = [path for path in sys.path if isinstance(path, str) and os.path.basename(path) in PACKAGE_FOLDERS]
     prefixes = [sys.prefix, sys.base_prefix, sys.exec_prefix]
     folders, packages = _of_main(command)
@@ -65,16 +72,16 @@ def _of_main(command: list[str] | None) -> tuple[list[str], list[str]]:
     packages = [name.partition(".")[0]] if isinstance(name, str) and name != "__main__" else []
     file = getattr(main, "__file__", None)
     # `python -m` imports from the current folder.
-    is_script = isinstance(file, str) and not packages
-    return _folders_of(file) if is_script else [_current_folder()], packages
+    return _folders_of(file) if isinstance(file, str) and not packages else [_current_folder()], packages
 
 
 def _folders_of(script: str) -> list[str]:
     """Return the folder of a script, also without links. A folder or an archive that is run is itself the folder."""
     try:
         path = os.path.abspath(script)
+        is_folder = os.path.isdir(path) or path.endswith((".zip", ".pyz"))
         paths = [path, os.path.realpath(path)]
-        return [path if os.path.isdir(path) or path.endswith((".zip", ".pyz")) else os.path.dirname(path) for path in paths]
+        return paths if is_folder else [os.path.dirname(path) for path in paths]
     except (OSError, ValueError):
         return []
 

@@ -361,6 +361,8 @@ impl Builder<'_> {
 
 #[cfg(test)]
 mod tests {
+    use heaptide_timeline::Memory;
+
     use super::*;
 
     fn run(from_s: u32, sizes: &[u64]) -> Timeline {
@@ -447,5 +449,24 @@ mod tests {
         timeline.limits = vec![(0.0, Some(30))];
         let chart = charted(&[timeline], &ChartOptions::default());
         assert_eq!((chart.limit, chart.top_bytes), (Some(30), 30));
+    }
+
+    #[test]
+    fn children_with_a_reused_process_id_have_different_names() {
+        let mut timeline = run(0, &[1, 2, 3]);
+        timeline.processes = ["8.00s", "9.00s"]
+            .map(|start| Process {
+                pid: 7,
+                start: Some(start.into()),
+                samples: vec![(0.0, Memory::default()), (1.0, Memory::default())],
+                ..Process::default()
+            })
+            .into();
+        let chart = charted(&[timeline], &ChartOptions::default());
+        let named = chart.series.iter().filter_map(|series| match &series.role {
+            SeriesRole::Child { process, .. } => Some(process.as_str()),
+            _ => None,
+        });
+        assert_eq!(named.collect::<Vec<_>>(), ["7@8.00s", "7@9.00s"]);
     }
 }

@@ -6,6 +6,7 @@ use heaptide_analysis::heap::explore::Exploration;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
+use super::identity;
 use crate::shell::command_line;
 use crate::text::heap as words;
 use crate::units;
@@ -47,6 +48,7 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, exploration: &Exploration, file: &
         "file": file,
         "command_line": command_line(&header.command),
         "pid": header.pid,
+        "identity": identity(&header.identity()),
         "host": header.host.as_str(),
         "python": units::python_version(header.python_version),
         "taken": units::timestamp(header.taken_unix_ns),
