@@ -16,7 +16,7 @@ import sys
 import zlib
 from typing import Any
 
-from heaptide import _native, command_process, settings
+from heaptide import _native, command_process, redaction, settings
 from heaptide.containment import contained
 from heaptide.messages import reason, say_after_fork
 from heaptide.recording import tracker
@@ -140,10 +140,11 @@ def start(
     ):
         if not isinstance(number, int) or not least <= number <= sys.maxsize:
             raise ValueError(f"{what} is {number!r}: it must be a whole number from {least} on")
+    redaction.hide(token)
     program = process_group.ProcessGroup.of_this_process()
     options: dict[str, Any] = {
         "name": name or program.name,
-        "command": " ".join(sys.orig_argv),
+        "command": " ".join(redaction.command(sys.orig_argv)),
         "directory": os.path.realpath(directory) if directory else _directory(name or f"{program.name}-{program.key}"),
         "group": process_group.group_folder(),
         "prefix": prefix.rstrip("/"),

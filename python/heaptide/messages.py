@@ -6,6 +6,7 @@ import os
 import sys
 
 _said: set[str] = set()
+_interpreted: dict[int, str] = {}
 
 
 def say(message: str) -> None:
@@ -13,7 +14,7 @@ def say(message: str) -> None:
 
     Bypasses Python's buffer where possible: an interpreter that exits while another thread holds its lock aborts.
     """
-    line = f"heaptide: {message}\n"
+    line = f"heaptide: {printable(message)}\n"
     try:
         if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
             os.write(sys.stderr.fileno(), line.encode(sys.stderr.encoding, "backslashreplace"))
@@ -30,6 +31,18 @@ def say_after_fork(message: str) -> None:
         os.write(2, f"heaptide: {message}\n".encode("utf-8", "backslashreplace"))
     except OSError:
         pass
+
+
+def printable(text: str) -> str:
+    """Return the text with escapes for what a terminal would interpret: names and paths come from anywhere.
+
+    The same characters as in the crate `report`, text/controls.rs: controls, and marks that change the direction.
+    """
+    if not _interpreted:
+        controls = [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)]
+        marks = [0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
+        _interpreted.update({code: f"\\u{code:04x}" for code in controls + marks})
+    return text.translate(_interpreted)
 
 
 def say_once(message: str) -> None:

@@ -278,6 +278,11 @@ ALL = (
         values="path", short="HEAPTIDE_CONTROL_FILE",
     ),
     Setting(
+        "redact", words, (), "patterns such as `*password*`: captures, timelines and heap snapshots hide matching "
+        "words of the command line; snapshots also hide matching values and keys, and values under matching names",
+        values="patterns and commas", short="HEAPTIDE_REDACT", shown_default="none",
+    ),
+    Setting(
         "quiet", boolean, False, "print nothing when a recording starts or stops; failures are still reported",
         values="yes or no", short="HEAPTIDE_QUIET",
     ),

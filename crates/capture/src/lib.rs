@@ -23,6 +23,7 @@ pub mod newer;
 pub mod pack;
 mod python_arena;
 pub mod read;
+pub mod redact;
 pub mod registry;
 pub mod stop_mark;
 pub mod wire;

@@ -59,6 +59,15 @@ impl Destination {
         Ok(Destination { path, force })
     }
 
+    /// Opens it for a text.
+    pub(crate) fn open_text(&self) -> Result<Output, Failure> {
+        match &self.path {
+            Some(path) => Output::text_file(path, self.force),
+            None => Ok(Output::standard()),
+        }
+    }
+
+    /// Opens it for any format.
     pub(crate) fn open(&self) -> Result<Output, Failure> {
         match &self.path {
             Some(path) => Output::file(path, self.force),

@@ -81,9 +81,12 @@ impl Output {
         let Some(path) = matches.get_one::<PathBuf>("output") else {
             return Ok(Output::standard());
         };
-        Output::named(path, matches.get_flag("force"), |file| {
-            Box::new(Escaping::new(file, false))
-        })
+        Output::text_file(path, matches.get_flag("force"))
+    }
+
+    /// Opens a file for a text.
+    pub(crate) fn text_file(path: &Path, force: bool) -> Result<Output, Failure> {
+        Output::named(path, force, |file| Box::new(Escaping::new(file, false)))
     }
 
     /// Opens a file for any format.

@@ -7,6 +7,7 @@ use heaptide_agent::heap_walk::{self, Proof, SnapshotOptions, WalkError, Walked}
 use heaptide_agent::session;
 use heaptide_analysis::heap;
 use heaptide_capture::heap::HeapSnapshot;
+use heaptide_capture::redact::Redaction;
 use pyo3::exceptions::{PyFileExistsError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -27,6 +28,7 @@ type Counted = (Vec<(String, u64, u64)>, u64, u64, Vec<String>);
 pub struct Request {
     values: bool,
     redact: Vec<Text>,
+    secrets: Vec<Text>,
     command: Vec<Text>,
     executable: Text,
     host: Text,
@@ -37,7 +39,7 @@ impl Request {
     fn options(self) -> SnapshotOptions {
         SnapshotOptions {
             values: self.values,
-            redact: strings(self.redact),
+            redact: Redaction::new(&strings(self.redact), &strings(self.secrets)),
             python_version: self.python_version,
             command: strings(self.command),
             executable: self.executable.0,

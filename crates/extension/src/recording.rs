@@ -10,6 +10,7 @@ use heaptide_agent::session::config::{Config, Program};
 use heaptide_agent::session::error::StartError;
 use heaptide_agent::session::fork;
 use heaptide_capture::Mode;
+use heaptide_capture::redact::Redaction;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -106,6 +107,16 @@ pub fn start(
     };
     // SAFETY: a function called from Python runs with the GIL held.
     unsafe { session::start(config) }.map_err(to_python)
+}
+
+/// Returns a command line without what matches a pattern or contains a secret.
+#[pyfunction]
+pub fn redact_command(
+    words: Vec<String>,
+    patterns: Vec<String>,
+    secrets: Vec<String>,
+) -> Vec<String> {
+    Redaction::new(&patterns, &secrets).command(words)
 }
 
 /// Stops the recording. Returns the capture's path and whether it is incomplete, or `None` if none was running.

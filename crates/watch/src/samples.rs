@@ -92,7 +92,8 @@ pub struct SizeReader {
 impl SizeReader {
     pub fn new(options: SampleOptions) -> Option<SizeReader> {
         // The caller needs the sizes at exactly these moments.
-        let tree = Tree::new(options.pid, Vec::new(), options.backend)?.without_budget();
+        let tree =
+            Tree::new(options.pid, Vec::new(), options.backend, |words| words)?.without_budget();
         Some(SizeReader { tree, options })
     }
 

@@ -11,7 +11,7 @@ use heaptide_procfs::{self as procfs, KeptFile, Rollup, Stat};
 use heaptide_timeline::{Backend, Memory};
 
 use crate::budget::Budget;
-use crate::command::command_of;
+use crate::command::{Hide, command_of};
 use crate::sys;
 
 /// Shares of one core for finding processes and for the expensive sizes. With the ticks of 64 processes, the total stays
@@ -71,6 +71,7 @@ pub struct Tree {
     /// Start of the unfinished round.
     round: Option<Instant>,
     page_len: u64,
+    hide: Hide,
     /// Number of processes of other users, of which only the resident size is readable.
     pub n_closed: usize,
 }
@@ -79,10 +80,11 @@ impl Tree {
     /// `before` are the processes that existed when the program started and cannot be its descendants. If it is empty, the
     /// program was already running: its group and session may contain processes that it did not start, so they are not
     /// used to find descendants. Returns `None` if there is no such process.
-    pub fn new(root: u32, before: Vec<u32>, backend: Backend) -> Option<Tree> {
+    pub fn new(root: u32, before: Vec<u32>, backend: Backend, hide: Hide) -> Option<Tree> {
         let stat = Stat::of(root)?;
         let mut tree = Tree {
             root,
+            hide,
             leads_others: before.is_empty(),
             members: Vec::new(),
             n_ever: 0,
@@ -174,7 +176,7 @@ impl Tree {
 
     fn add(&mut self, pid: u32, stat: Stat) {
         let keeps = self.members.len() < MAX_KEPT;
-        let command = command_of(pid).unwrap_or_default();
+        let command = command_of(pid, self.hide).unwrap_or_default();
         let is_fork = self
             .members
             .iter()
@@ -239,7 +241,7 @@ impl Tree {
             let Some(stat) = Stat::of(member.pid).filter(|stat| stat.start == member.start) else {
                 continue;
             };
-            let command = command_of(member.pid).unwrap_or_default();
+            let command = command_of(member.pid, self.hide).unwrap_or_default();
             if (&stat.name, &command) != (&member.name, &member.command) {
                 (member.name, member.command) = (stat.name, command);
                 news.named.push(member.number);

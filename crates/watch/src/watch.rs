@@ -10,7 +10,7 @@ use heaptide_procfs as procfs;
 use heaptide_timeline::{Backend, Ending, Format, Header, Memory, NewProcess, Recorder, Tick};
 
 use crate::cgroup::Cgroup;
-use crate::command;
+use crate::command::{self, Hide};
 use crate::functions::{self, Functions};
 use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
@@ -27,13 +27,13 @@ pub enum Target {
 
 impl Target {
     /// Fills in the command, the time, and what identifies the processes of this machine.
-    pub fn describe(&self, header: &mut Header) {
+    pub fn describe(&self, header: &mut Header, hide: Hide) {
         header.command = match self {
             Target::Command(words) => {
-                let text = words.iter().map(|word| word.to_string_lossy().into_owned());
-                command::join(text)
+                let words = words.iter().map(|word| word.to_string_lossy().into_owned());
+                command::join(hide(words.collect()))
             }
-            Target::Process(pid) => command::command_of(*pid).unwrap_or_default(),
+            Target::Process(pid) => command::command_of(*pid, hide).unwrap_or_default(),
         };
         header.started_s = unix_seconds();
         header.facts = procfs::pid_space_facts();
@@ -52,6 +52,7 @@ pub struct Plan {
     pub membership: Option<String>,
     /// The header that the file has. [`Target::describe`] fills in what depends on the target.
     pub header: Header,
+    pub hide: Hide,
 }
 
 #[derive(Debug)]
@@ -96,7 +97,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
     let began = Instant::now();
     let header = plan.header;
     let mut session = Session {
-        tree: Tree::new(root, before, header.backend),
+        tree: Tree::new(root, before, header.backend, plan.hide),
         group,
         limit: None,
         n_kills_before,

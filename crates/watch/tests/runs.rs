@@ -35,7 +35,7 @@ impl Folder {
     fn try_run(&self, form: Format, words: &[&str]) -> Result<Finished, StartError> {
         let target = Target::Command(words.iter().map(|word| word.to_string().into()).collect());
         let mut header = Header::default();
-        target.describe(&mut header);
+        target.describe(&mut header, |words| words);
         let mut file = File::create(self.path()).expect("a file");
         file.write_all(header_text(form, &header).as_bytes())
             .expect("written");
@@ -48,6 +48,7 @@ impl Folder {
             groups: self.0.clone(),
             membership: Some("0::/\n".to_owned()),
             header,
+            hide: |words| words,
         };
         watch(plan, file, &self.path())
     }

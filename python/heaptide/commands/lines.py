@@ -18,7 +18,7 @@ from heaptide.lines import brackets, report
 from heaptide.lines.profile import Profiled, wrap
 from heaptide.lines.recording import LineRecording
 from heaptide.lines.report import Call
-from heaptide.messages import reason, say
+from heaptide.messages import printable, reason, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _report(
     precision, columns = plan["precision"], plan["columns"]
     if page:
         report.save_page(page, functions, precision, columns)
-        print(f"Wrote {page}", flush=True)
+        print(f"Wrote {printable(page)}", flush=True)
     text = report.render_all(functions, precision, columns)
     try:
         if output:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from heaptide import platforms, settings
 from heaptide.leaks.tracer import JobTracer
-from heaptide.messages import reason, say
+from heaptide.messages import printable, reason, say
 from heaptide.serving import loading
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def work(plan: Plan) -> int:
         worker.run(n_at_a_time, has_gevent)
     if worker.tracer is not None:
         if traces:
-            print(tracer.report(), flush=True)
+            print(printable(tracer.report()), flush=True)
         tracer.close()
     return 1 if worker.n_failed else 0
 

@@ -1,1 +1,13 @@
 """Front ends that let code written for other profilers run unchanged on Heaptide's engine."""
+
+from __future__ import annotations
+
+from heaptide import settings
+
+
+def may_raise() -> bool:
+    """Return whether a problem of Heaptide may raise an exception in the program.
+
+    A program that runs with HEAPTIDE_COMPAT was not written for Heaptide: it gets a line on standard error instead.
+    """
+    return not settings.load().compat

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from heaptide import _native
+from heaptide import _native, redaction
 from heaptide.recording import program
 
 TYPE_CHECKING = False
@@ -87,19 +87,21 @@ def heap_snapshot(
 
     path       the file; by default ``heaptide-<pid>.<time>.heap`` in the current directory
     values     also write the beginnings of strings, and integers; off by default, because they are the program's data
-    redact     patterns with ``*`` and ``?``: replaces matching values and dict keys, and values under matching names
+    redact     patterns with ``*`` and ``?``: replaces matching values and dict keys, values under matching names, and
+               matching words of the command line; the patterns of HEAPTIDE_REDACT also apply
     fork       walk in a forked copy, so that the program is paused only while it is copied
     overwrite  replace an existing file instead of raising FileExistsError
     """
-    request = _request(values, redact)
+    request = _request(values, redaction.patterns([redact] if isinstance(redact, str) else redact), redaction.secrets())
     target = os.fspath(path) if path is not None else _free_name()
     return HeapTaken(target, _take(object(), target, request, fork, overwrite))
 
 
-def _request(values: bool, redact: Iterable[str]) -> dict[str, object]:
+def _request(values: bool, redact: list[str], secrets: list[str]) -> dict[str, object]:
     return {
         "values": values,
-        "redact": [redact] if isinstance(redact, str) else list(redact),
+        "redact": redact,
+        "secrets": secrets,
         "command": program.arguments(),
         "executable": sys.executable or "",
         "host": os.uname().nodename,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from heaptide.messages import reason, say
+from heaptide.messages import printable, reason, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
         if callable(report):
             report(job)
         else:
-            report.write(of_job(job) + "\n")
+            report.write(printable(of_job(job)) + "\n")
             report.flush()
     except Exception as error:
         say(f"cannot deliver the report of job {job.name}: {reason(error)}")

@@ -9,7 +9,7 @@ import sys
 # Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
 from _thread import allocate_lock
 
-from heaptide import _native
+from heaptide import _native, redaction
 from heaptide.containment import contained
 from heaptide.messages import say_after_fork
 from heaptide.recording import program, thread_names, user_code
@@ -224,7 +224,7 @@ def _describe(command: list[str] | None = None, first_import_path: str | None = 
     paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     return {
-        "command": program.arguments() if command is None else command,
+        "command": redaction.command(program.arguments() if command is None else command),
         "executable": sys.executable or "",
         "working_directory": _working_directory(),
         "host": os.uname().nodename,

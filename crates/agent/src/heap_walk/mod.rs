@@ -47,6 +47,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 use heaptide_capture::identity::Facts;
+use heaptide_capture::redact::Redaction;
 pub use heaptide_procfs::process_facts;
 
 use crate::cpython::heap_layout::HeapLayout;
@@ -67,8 +68,8 @@ use walk::{Full, Walk, WalkResult};
 pub struct SnapshotOptions {
     /// Whether to store previews: short texts of values.
     pub values: bool,
-    /// Patterns of names and values that must not be shown.
-    pub redact: Vec<String>,
+    /// Names and values that must not be shown.
+    pub redact: Redaction,
     pub python_version: u32,
     pub command: Vec<String>,
     pub executable: String,
@@ -111,7 +112,7 @@ pub struct Walked {
     result: WalkResult,
     roots: Vec<Root>,
     header: HeapHeader,
-    redact: Vec<String>,
+    redact: Redaction,
 }
 
 /// Determines the layout of this interpreter. The first call takes time and may create objects, so call it before the walk.
@@ -258,7 +259,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
         stood_still_ns: walk_ns,
         walk_ns,
         walker_bytes: walk.bytes() + walk.output.bytes() as u64,
-        command: options.command.clone(),
+        command: options.redact.command(options.command.clone()),
         executable: options.executable.clone(),
         host: options.host.clone(),
         facts: options.facts.clone(),

@@ -1,8 +1,8 @@
 //! Previews: short texts of the values of objects, and their redaction. Made only on request, because values are the
 //! program's data, and users share snapshots.
 
-use heaptide_capture::glob;
 use heaptide_capture::heap::{EdgeType, HeapSnapshot};
+use heaptide_capture::redact::{REDACTED, Redaction};
 
 use super::reader::Reader;
 use crate::cpython::offsets::object;
@@ -10,8 +10,8 @@ use crate::cpython::references::Object;
 
 /// Longer texts are cut.
 const MAX_PREVIEW: usize = 60;
-/// Replaces a value or a key that must not be shown.
-pub const REDACTED: &str = "<redacted>";
+/// Marks a text that was cut.
+const CUT: char = '…';
 
 /// Returns a string or an `int` in Python's notation; `None` for other objects.
 pub fn preview(reader: &Reader, object: Object) -> Option<String> {
@@ -19,8 +19,12 @@ pub fn preview(reader: &Reader, object: Object) -> Option<String> {
     if type_ == reader.known.unicode {
         let mut buffer = [0; MAX_PREVIEW];
         let (text, cut) = reader.text(object, &mut buffer)?;
-        let end = if cut { "…" } else { "" };
-        return Some(format!("'{}{end}'", text.escape_debug()));
+        let text = text.escape_debug();
+        return Some(if cut {
+            format!("'{text}{CUT}'")
+        } else {
+            format!("'{text}'")
+        });
     }
     if type_ == reader.known.long {
         // SAFETY: an `int` has its length here.
@@ -44,20 +48,13 @@ pub fn preview(reader: &Reader, object: Object) -> Option<String> {
     None
 }
 
-/// Redacts values whose text matches one of the patterns, values under a name that matches, and dict keys that match.
-/// A pattern has `*` for any text and `?` for one character; case does not matter.
-pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
-    if patterns.is_empty() {
+/// Redacts values whose text matches one of the patterns, values under a name that matches, and dict keys that match. A
+/// secret is redacted in values and keys wherever it occurs.
+pub fn redact(snapshot: &mut HeapSnapshot, redaction: &Redaction) {
+    if redaction.is_empty() {
         return;
     }
-    let patterns: Vec<String> = patterns
-        .iter()
-        .map(|pattern| pattern.to_lowercase())
-        .collect();
-    let hides = |text: &str| {
-        let text = text.to_lowercase();
-        patterns.iter().any(|pattern| glob::matches(pattern, &text))
-    };
+    let hides = |text: &str| redaction.matches(text) || has_secret(redaction, text);
     let hidden_names: Vec<bool> = snapshot.names.iter().map(hides).collect();
     let is_hidden = |number: u32| hidden_names.get(number as usize) == Some(&true);
     let mut hidden_objects = vec![false; snapshot.objects.len()];
@@ -92,6 +89,15 @@ pub fn redact(snapshot: &mut HeapSnapshot, patterns: &[String]) {
     snapshot.names = names;
 }
 
+/// Whether a preview or a key contains a secret, or the beginning of one at its cut end.
+fn has_secret(redaction: &Redaction, text: &str) -> bool {
+    let text = text.strip_suffix('\'').unwrap_or(text);
+    match text.strip_suffix(CUT) {
+        Some(beginning) => redaction.has_secret(beginning, true),
+        None => redaction.has_secret(text, false),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,11 +118,38 @@ mod tests {
         builder.value(value, "'s3cret'");
         builder.value(other, "'blue'");
         let mut snapshot = builder.finish();
-        redact(&mut snapshot, &["*token*".to_owned()]);
+        redact(&mut snapshot, &Redaction::new(&["*token*".to_owned()], &[]));
         assert_eq!(snapshot.value_of(1), Some(REDACTED));
         assert_eq!(snapshot.value_of(2), Some(REDACTED));
         assert_eq!(snapshot.value_of(3), Some("'blue'"));
         let names: Vec<&str> = snapshot.names.iter().collect();
         assert_eq!(names, ["", REDACTED, "colour"]);
+    }
+
+    #[test]
+    fn secret_is_redacted_in_every_value_and_key() {
+        let mut builder = HeapBuilder::new();
+        let dict = builder.object("dict", 64);
+        let texts = [
+            "'abc123xyz'",
+            "'Bearer abc123xyz'",
+            "'long … abc12…'",
+            "'abc'",
+        ];
+        let objects: Vec<_> = texts.iter().map(|_| builder.object("str", 60)).collect();
+        for (object, text) in objects.into_iter().zip(texts) {
+            builder.named(dict, object, EdgeType::Key, text.trim_matches('\''));
+            builder.value(object, text);
+        }
+        let mut snapshot = builder.finish();
+        redact(
+            &mut snapshot,
+            &Redaction::new(&[], &["abc123xyz".to_owned()]),
+        );
+        let values = snapshot.values.iter().map(|value| value.text.as_str());
+        let shown: Vec<&str> = values.collect();
+        assert_eq!(shown, [REDACTED, REDACTED, REDACTED, "'abc'"]);
+        let names: Vec<&str> = snapshot.names.iter().collect();
+        assert_eq!(names, ["", REDACTED, REDACTED, REDACTED, "abc"]);
     }
 }

@@ -122,7 +122,11 @@ fn write(
     diff: &Diff,
 ) -> Result<(), Failure> {
     let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
-    let mut output = destination.open()?;
+    let mut output = if matches.get_flag("html") {
+        destination.open()?
+    } else {
+        destination.open_text()?
+    };
     let options = text::diff::Options {
         max_rows: n_rows,
         max_width: output.size().0,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
+use heaptide_capture::redact::Redaction;
 use heaptide_procfs as procfs;
 use heaptide_report::{shell, units};
 use heaptide_timeline::{Backend, Ending, Format, Header, header_text};
@@ -159,7 +160,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         backend: backend.unwrap_or_default(),
         ..Header::default()
     };
-    target.describe(&mut header);
+    target.describe(&mut header, redacted);
     let (file, path) = open(matches, &target, &node, &header_text(form, &header))?;
     let plan = Plan {
         target,
@@ -169,6 +170,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         groups: cgroup::ROOT.into(),
         membership: None,
         header,
+        hide: redacted,
     };
     let finished = watch(plan, file, &path).map_err(|error| {
         // Nothing was recorded. Remove only a regular file, never a device or a pipe.
@@ -188,6 +190,21 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         );
     }
     end(finished.ending, is_attached)
+}
+
+/// Hides what the environment names: the same variables as in recorded programs.
+fn redacted(words: Vec<String>) -> Vec<String> {
+    let value = |long: &str, short: &str| {
+        let value = std::env::var(long).or_else(|_| std::env::var(short));
+        value.unwrap_or_default()
+    };
+    let patterns = value("HEAPTIDE__PROFILING__REDACT", "HEAPTIDE_REDACT");
+    let patterns: Vec<String> = patterns
+        .split(',')
+        .map(|pattern| pattern.trim().to_owned())
+        .collect();
+    let token = value("HEAPTIDE__PROFILING__TOKEN", "HEAPTIDE_TOKEN");
+    Redaction::new(&patterns, &[token]).command(words)
 }
 
 fn target(matches: &ArgMatches) -> Result<Target, Failure> {

@@ -5,6 +5,8 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{LineHeap, LineRow, LineTable};
 
+use super::controls::{Escaping, escape};
+
 const MIB: f64 = 1_048_576.0;
 
 /// A column between the line's number and its text.
@@ -91,6 +93,8 @@ pub struct Options<'a> {
 
 /// Writes the file name, a heading, a rule, the lines, and two empty lines.
 pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::Result<()> {
+    // Here and not only where it is printed, because Python programs also print it.
+    let out = &mut Escaping::new(out, false);
     let columns = options.columns;
     let head = line(
         "Line #",
@@ -108,7 +112,8 @@ pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::R
         });
         writeln!(out, "{}", line(&row.number.to_string(), cells, &row.text))?;
     }
-    out.write_all(b"\n\n")
+    out.write_all(b"\n\n")?;
+    out.flush()
 }
 
 fn line(number: &str, cells: impl Iterator<Item = (Column, String)>, text: &str) -> String {
@@ -124,7 +129,8 @@ fn line(number: &str, cells: impl Iterator<Item = (Column, String)>, text: &str)
 /// `file function peak MiB`, in one line.
 pub fn one_line(table: &LineTable, precision: usize) -> String {
     let peak = table.most_bytes() as f64 / MIB;
-    format!("{} {} {peak:.precision$} MiB", table.file, table.function)
+    let line = format!("{} {} {peak:.precision$} MiB", table.file, table.function);
+    escape(&line).into_owned()
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ import sys
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from heaptide.messages import say_once
+from heaptide.compat import may_raise
+from heaptide.messages import reason, say, say_once
 from heaptide.recording import capture_files, tracker
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class SocketDestination(Destination):
     """Not supported: use the control API, or read the capture while it grows."""
 
     def __init__(self, server_port: int, address: str = "127.0.0.1") -> None:
-        raise NotImplementedError(
+        _refuse(
             "heaptide does not record into a socket: record into a file, which can be read while it grows, "
             "or use the control API with HEAPTIDE_CONTROL"
         )
@@ -74,18 +75,22 @@ class Tracker:
         if (file_name is None) == (destination is None):
             raise TypeError("Exactly one of 'file_name' or 'destination' argument must be specified")
         if track_object_lifetimes:
-            raise NotImplementedError("heaptide does not follow the lifetimes of objects in a Tracker")
+            _refuse("heaptide does not follow the lifetimes of objects in a Tracker")
         if destination is None:
             self._keeps_earlier = True
             self._overwrite = False
             path = os.fspath(file_name or "")
         else:
-            if not isinstance(destination, FileDestination):
-                raise TypeError("destination must be a FileDestination")
             self._keeps_earlier = False
-            self._overwrite = destination.overwrite
-            path = os.fspath(destination.path)
-        self._path = os.path.abspath(path)
+            if isinstance(destination, SocketDestination):  # already reported
+                self._overwrite = False
+                path = os.devnull
+            elif isinstance(destination, FileDestination):
+                self._overwrite = destination.overwrite
+                path = os.fspath(destination.path)
+            else:
+                raise TypeError("destination must be a FileDestination")
+        self._path = _absolute(path)
         self._options = tracker.RecordingOptions.checked(
             objects=trace_python_allocators,
             native=native_traces,
@@ -99,17 +104,26 @@ class Tracker:
     def __enter__(self) -> Self:
         if self._is_used:
             raise RuntimeError("a Tracker cannot be entered twice: make another one")
-        if tracker.active():
-            raise RuntimeError("No more than one Tracker instance can be active at the same time")
-        if self._path != os.devnull:
-            if self._keeps_earlier:
-                capture_files.make_room(self._path, KEEP_EARLIER)
-            warning = tracker.start(self._path, self._options, overwrite=self._overwrite)
-            if warning is not None:
-                say_once(f"{warning}; Python stacks are left out of the captures")
-            self._is_recording = True
+        try:
+            self._begin()
+        except Exception as error:
+            if may_raise():
+                raise
+            say(f"{reason(error)}; the program continues without this recording")
         self._is_used = True
         return self
+
+    def _begin(self) -> None:
+        if tracker.active():
+            raise RuntimeError("No more than one Tracker instance can be active at the same time")
+        if self._path == os.devnull:
+            return
+        if self._keeps_earlier:
+            capture_files.make_room(self._path, KEEP_EARLIER)
+        warning = tracker.start(self._path, self._options, overwrite=self._overwrite)
+        if warning is not None:
+            say_once(f"{warning}; Python stacks are left out of the captures")
+        self._is_recording = True
 
     def __exit__(
         self,
@@ -120,6 +134,20 @@ class Tracker:
         if self._is_recording:
             self._is_recording = False
             tracker.stop()
+
+
+def _refuse(what: str) -> None:
+    """Raise NotImplementedError, or report it in a program that was written for memray."""
+    if may_raise():
+        raise NotImplementedError(what)
+    say_once(f"{what}; the program continues")
+
+
+def _absolute(path: str) -> str:
+    try:
+        return os.path.abspath(path)
+    except OSError:  # the current folder was deleted; creating the file reports it
+        return path
 
 
 def start_thread_trace(*_: object) -> None:

@@ -1,0 +1,54 @@
+"""What must not be stored: texts that match the setting `redact`, and the tokens of the control API.
+
+Patterns and tokens apply to the command line in captures and snapshots, and to the values in snapshots.
+"""
+
+from __future__ import annotations
+
+from heaptide import settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Tokens that programs passed to the control API themselves.
+_tokens: set[str] = set()
+
+
+def hide(token: str | None) -> None:
+    """Never store this token."""
+    if token:
+        _tokens.add(token)
+
+
+def patterns(more: Iterable[str] = ()) -> list[str]:
+    """Return the patterns of the setting, and `more`."""
+    return [*settings.load().redact, *more]
+
+
+def secrets() -> list[str]:
+    """Return all tokens of the control API that this process knows."""
+    chosen = settings.load()
+    return [*sorted(_tokens), *filter(None, (chosen.token, _content(chosen.token_file)))]
+
+
+def command(words: list[str]) -> list[str]:
+    """Return a command line without what must not be stored."""
+    hidden, tokens = patterns(), secrets()
+    if not hidden and not tokens:
+        return words
+    from heaptide import _native
+
+    # A word that is not valid text is compared without its invalid bytes, and kept as it is unless it is hidden.
+    compared = [word.encode("utf-8", "replace").decode() for word in words]
+    shown = _native.redact_command(compared, hidden, tokens)
+    return [word if new == old else new for word, old, new in zip(words, compared, shown, strict=True)]
+
+
+def _content(path: str) -> str:
+    """Return the token in a file; an unreadable file has none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
