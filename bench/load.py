@@ -28,6 +28,8 @@ class Job:
         return sum(len(row["text"]) for row in rows)
 """
 PROFILER = "/api/v1/profiler"
+# Deleting a session needs a token.
+TOKEN = "load"
 
 
 def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
     script = folder / "load_job.py"
     script.write_text(JOB)
     environment = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(folder / "run"), "HEAPTIDE_SESSIONS": str(folder / "kept")}
-    environment |= {"HEAPTIDE_PROFILER": "true", "HEAPTIDE_TOKEN": ""}
+    environment |= {"HEAPTIDE_PROFILER": "true", "HEAPTIDE_TOKEN": TOKEN, "HEAPTIDE_TOKEN_FILE": ""}
     command = [sys.executable, "-m", "heaptide", "serve", "--port", "0", str(script)]
     job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert job.stdout is not None
@@ -74,7 +76,7 @@ def request(host: str, method: str, path: str) -> Any:
     """Send one request; any status but 200 is an error."""
     connection = http.client.HTTPConnection(host, timeout=300)
     try:
-        connection.request(method, path)
+        connection.request(method, path, headers={"Authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
         body = answer.read()
     finally:

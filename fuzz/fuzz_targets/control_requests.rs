@@ -8,14 +8,16 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use heaptide_control::config::{Config, RenderConfig, ReportCommand, ReportOption};
-use heaptide_control::request::{MAX_BODY_BYTES, Request};
+use heaptide_control::peer::Peer;
+use heaptide_control::request::{MAX_BODY_BYTES, MAX_HEAD_BYTES, Request};
 use heaptide_control::security::EntryPoint;
 use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
+use heaptide_control::token::Token;
 use heaptide_control::{Handler, routes};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    match Request::read(&mut &bytes[..]) {
+    match Request::parse(bytes) {
         Ok(Some(request)) => {
             assert!(request.body.len() <= MAX_BODY_BYTES);
             let _ = routes::resolve(&request.path);
@@ -23,11 +25,16 @@ fuzz_target!(|bytes: &[u8]| {
                 let _ = Options::from_json(&body);
                 let _ = HeapOptions::from_json(&body);
             }
-            answer(&OPEN, &request, EntryPoint::Local);
+            for peer in [Peer::SameUser, Peer::Stranger] {
+                answer(&OPEN, &request, EntryPoint::Socket(peer));
+                answer(&OPEN, &request, EntryPoint::Loopback(peer));
+                answer(&OPEN, &request, EntryPoint::JobPort(peer));
+            }
+            answer(&OPEN, &request, EntryPoint::Mounted);
             answer(&GUARDED, &request, EntryPoint::Remote);
             answer(&GUARDED, &request, EntryPoint::Private);
         }
-        Ok(None) => assert!(bytes.is_empty()),
+        Ok(None) => assert!(bytes.len() <= MAX_HEAD_BYTES + MAX_BODY_BYTES),
         Err(refusal) => assert!((400..500).contains(&refusal.status)),
     }
 });
@@ -37,7 +44,7 @@ static GUARDED: LazyLock<Handler> = LazyLock::new(|| handler("guarded", Some("se
 
 /// Answers a request and checks the headers of the answer.
 fn answer(handler: &Handler, request: &Request, entry_point: EntryPoint) {
-    let response = handler.handle(request, entry_point);
+    let response = handler.handle(request, entry_point, &|| false);
     assert!((200..600).contains(&response.status));
     for (name, value) in &response.headers {
         assert!(!value.contains(['\r', '\n', '\0']), "{name}: {value:?}");
@@ -103,7 +110,7 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         directory: folder.join("sessions"),
         group: folder.join("group"),
         prefix: String::new(),
-        token: token.map(str::to_owned),
+        token: token.map(Token::chosen),
         token_header: Some("X-Token".to_owned()),
         cors_origin: Some("https://allowed.example".to_owned()),
         keep_sessions: 10,

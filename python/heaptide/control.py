@@ -64,12 +64,24 @@ class Control:
         body: bytes = b"",
         *,
         trusted: bool = False,
+        connection: int | None = None,
     ) -> _native.Response:
         """Answer a request that another server received. `path` may have any prefix before the routes.
 
         A `trusted` request comes from the program itself: it needs no token and does not count for the rate limit.
+        Other requests rely on the access control of that server. A server without one passes the file descriptor of
+        its TCP `connection`: clients of other users then need the token, except for Racetrack's routes.
         """
-        return self._native.handle(method, path, query, headers or [], body, trusted)
+        return self._native.handle(method, path, query, headers or [], body, trusted, connection)
+
+    @property
+    def token_file(self) -> str | None:
+        """The file with the token that Heaptide created, or None if a token was chosen."""
+        return self._native.token_file()
+
+    def add_address(self, address: str) -> None:
+        """Declare an address at which another server passes requests to :meth:`handle`; `heaptide ctl` finds it."""
+        self._native.add_address(address)
 
     def stop(self) -> None:
         """Stop the control API. A running recording continues."""
@@ -121,7 +133,8 @@ def start(
     """Start the control API of this process.
 
     address               a port, host:port or unix:path; None serves only `Control.handle` and `heaptide ctl`
-    token                 token that requests must send; required for an address that other machines can reach
+    token                 token that requests must send; required for an address that other machines can reach.
+                          Without one, processes of the same user pass, and others need the token in `token_file`
     prefix                path before the routes, as the documentation pages show it
     directory             folder for sessions; by default one of this user in the temporary folder
     name                  name of the program; by default the name of the script or module

@@ -35,7 +35,7 @@ pub(crate) fn arguments() -> [Arg; 3] {
             .long("token-file")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("file with the token [default: HEAPTIDE_TOKEN_FILE or HEAPTIDE_TOKEN]"),
+            .help("file with the token [default: HEAPTIDE_TOKEN_FILE, HEAPTIDE_TOKEN, or the created token]"),
     ]
 }
 
@@ -45,29 +45,42 @@ pub(crate) struct ControlClient<'a> {
     address: Address,
     /// The part of the path before [`BASE`].
     prefix: String,
+    token: Option<String>,
 }
 
 impl<'a> ControlClient<'a> {
     /// Finds the program that the arguments name, or the only running one.
     pub(crate) fn new(matches: &'a ArgMatches) -> Result<ControlClient<'a>, Failure> {
-        let (address, prefix) = match matches.get_one::<String>("url") {
+        let mut token = match matches.get_one::<PathBuf>("token_file") {
+            Some(path) => Some(read_token(path)?),
+            None => token_of_environment()?,
+        };
+        let (mut address, prefix) = match matches.get_one::<String>("url") {
             Some(url) => parse_url(url)?,
             None => (
                 find_address(matches.get_one("pid").copied())?,
                 String::new(),
             ),
         };
+        if let (None, Address::Tcp { host, port }) = (&token, &address) {
+            if let Some((found, created)) = running_processes::find_token(host, *port) {
+                let (host, port) = (found.ip().to_string(), found.port());
+                address = Address::Tcp { host, port };
+                token = Some(created);
+            }
+        }
         Ok(ControlClient {
             matches,
             address,
             prefix,
+            token,
         })
     }
 
     /// Sends a request for a path below [`BASE`].
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
         let path = format!("{}{BASE}/{path}", self.prefix);
-        let bearer = token(self.matches)?.map(|token| format!("Bearer {token}"));
+        let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
         let headers: Vec<(&str, &str)> = bearer
             .iter()
             .map(|bearer| ("Authorization", bearer.as_str()))
@@ -198,19 +211,22 @@ fn parse_url(url: &str) -> Result<(Address, String), Failure> {
 }
 
 /// Reads the token from the same variables as the program does; a file takes precedence over a value.
-fn token(matches: &ArgMatches) -> Result<Option<String>, Failure> {
+pub(crate) fn token_of_environment() -> Result<Option<String>, Failure> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let named = matches.get_one::<PathBuf>("token_file").cloned();
-    let Some(path) = named.or_else(|| set("HEAPTIDE_TOKEN_FILE").map(PathBuf::from)) else {
-        return Ok(set("HEAPTIDE_TOKEN").map(|token| token.to_string_lossy().trim().to_owned()));
-    };
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    if let Some(path) = set("HEAPTIDE_TOKEN_FILE") {
+        return read_token(Path::new(&path)).map(Some);
+    }
+    Ok(set("HEAPTIDE_TOKEN").map(|token| token.to_string_lossy().trim().to_owned()))
+}
+
+fn read_token(path: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::failed(format!(
             "cannot read the token in {} ({error})",
             path.display()
         ))
     })?;
-    Ok(Some(text.trim().to_owned()))
+    Ok(text.trim().to_owned())
 }
 
 #[cfg(test)]

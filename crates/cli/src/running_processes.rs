@@ -1,11 +1,12 @@
 //! Running programs that have the control API, found by their sockets.
 
 use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptide_control::routes::BASE;
-use heaptide_control::{Address, group};
+use heaptide_control::{Address, group, token};
 use heaptide_procfs as procfs;
 use serde_json::Value;
 
@@ -17,7 +18,12 @@ pub(crate) struct RunningProgram {
     pub command: String,
     pub state: String,
     pub pids: Vec<u32>,
+    /// The private socket of each process.
     pub addresses: Vec<Address>,
+    /// The TCP addresses at which its processes answer.
+    listens_at: Vec<SocketAddr>,
+    /// The folder of its sockets and its token.
+    group: PathBuf,
 }
 
 impl fmt::Display for RunningProgram {
@@ -61,7 +67,14 @@ fn query(group: &Path) -> Option<RunningProgram> {
             state: text("state"),
             pids: Vec::new(),
             addresses: Vec::new(),
+            listens_at: Vec::new(),
+            group: group.to_owned(),
         });
+        let listens_at = status["addresses"].as_array().into_iter().flatten();
+        program.listens_at.extend(listens_at.filter_map(|address| {
+            let address = address.as_str()?.strip_prefix("http://")?;
+            address.parse::<SocketAddr>().ok()
+        }));
         if text("state") == "recording" {
             program.state = text("state");
         }
@@ -69,6 +82,25 @@ fn query(group: &Path) -> Option<RunningProgram> {
         program.addresses.push(address);
     }
     program
+}
+
+/// Returns the exact address and the token of the running program that answers at a loopback address.
+///
+/// Only the private sockets say which program that is: whoever else listens there must not receive the token.
+pub(crate) fn find_token(host: &str, port: u16) -> Option<(SocketAddr, String)> {
+    let asked: Vec<SocketAddr> = (host, port).to_socket_addrs().ok()?.collect();
+    if !asked.iter().all(|address| address.ip().is_loopback()) {
+        return None;
+    }
+    let is_at = |asked: &SocketAddr, bound: &SocketAddr| {
+        let is_any = bound.ip().is_unspecified() && bound.is_ipv4() == asked.is_ipv4();
+        bound.port() == port && (is_any || bound.ip() == asked.ip())
+    };
+    list().into_iter().find_map(|program| {
+        let mut asked = asked.iter().copied();
+        let address = asked.find(|asked| program.listens_at.iter().any(|at| is_at(asked, at)))?;
+        Some((address, token::read(&program.group.join(token::FILE)).ok()?))
+    })
 }
 
 /// Returns the owner of a process that this user may not query.
@@ -80,17 +112,23 @@ pub(crate) fn other_user(pid: u32) -> Option<u32> {
 
 /// Returns the folders that hold the sockets of programs: for root, those of all users.
 fn folders() -> Vec<PathBuf> {
-    if let Some(chosen) =
-        std::env::var_os("HEAPTIDE_RUNTIME_DIR").filter(|chosen| !chosen.is_empty())
-    {
-        return vec![chosen.into()];
-    }
-    let user = group::user();
-    if user != 0 {
-        return vec![format!("/tmp/heaptide-{user}/run").into()];
+    if chosen_folder().is_some() || group::user() != 0 {
+        return vec![own_folder()];
     }
     let entries = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
     let of_users =
         entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("heaptide-"));
     of_users.map(|entry| entry.path().join("run")).collect()
+}
+
+/// Returns the folder of this user's programs.
+pub(crate) fn own_folder() -> PathBuf {
+    chosen_folder().unwrap_or_else(|| format!("/tmp/heaptide-{}/run", group::user()).into())
+}
+
+fn chosen_folder() -> Option<PathBuf> {
+    let chosen = std::env::var_os("HEAPTIDE_RUNTIME_DIR");
+    chosen
+        .filter(|chosen| !chosen.is_empty())
+        .map(PathBuf::from)
 }

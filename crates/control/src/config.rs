@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::token::Token;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The name of the program.
@@ -14,7 +16,8 @@ pub struct Config {
     pub group: PathBuf,
     /// The path under which the routes are mounted, for links in responses.
     pub prefix: String,
-    pub token: Option<String>,
+    /// `None` only if no token was chosen and none could be created; nobody has full access over TCP then.
+    pub token: Option<Token>,
     /// A header that may carry the token instead of `Authorization: Bearer`.
     pub token_header: Option<String>,
     /// The one other origin whose pages may use the API.

@@ -5,7 +5,7 @@
 //!                        │        └ the process
 //!                        └ the group: PID and start time of the parent process of the workers
 //! ```
-//! Only the user can access the folder. Any process that finds the socket of an ended process removes it.
+//! Only the user can access the folder, which also holds the created token. Any process that finds the socket of an ended process removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,6 +20,7 @@ use serde_json::Value;
 
 use crate::address::Address;
 use crate::client;
+use crate::token;
 
 /// The lock file, held while the processes of a group are started or stopped.
 const LOCK: &str = "lock";
@@ -81,7 +82,9 @@ pub fn remove_left_overs(own: &Path) {
             for (pid, _) in members {
                 let _ = fs::remove_file(socket_of(&path, pid));
             }
-            let _ = fs::remove_file(path.join(LOCK));
+            for name in [LOCK, token::FILE] {
+                let _ = fs::remove_file(path.join(name));
+            }
             // Fails if the folder is not empty.
             let _ = fs::remove_dir(&path);
         }

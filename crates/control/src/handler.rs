@@ -8,23 +8,26 @@ mod recordings;
 mod start_stop;
 mod status;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::lock;
 use crate::openapi;
 use crate::program::Program;
-use crate::recorder::{Options, Recorder};
+use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::reports;
 use crate::request::Request;
 use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Operation, ResolvedRoute};
-use crate::security::{self, EntryPoint, Rate};
+use crate::security::{self, EntryPoint, Need, Rates};
 
 pub struct Handler {
     program: Program,
-    rate: Rate,
+    rates: Rates,
+    /// The addresses at which this process answers, for `heaptide ctl`.
+    addresses: Mutex<Vec<String>>,
 }
 
 /// The style of a response: Heaptide's, or the one that clients of memray's routes expect.
@@ -37,26 +40,44 @@ enum Style {
 impl Handler {
     pub fn new(config: Config, recorder: Arc<dyn Recorder>) -> Handler {
         Handler {
-            rate: Rate::new(config.requests_per_second),
+            rates: Rates::new(config.requests_per_second),
             program: Program::new(config, recorder),
+            addresses: Mutex::default(),
         }
+    }
+
+    /// Adds an address at which this process answers.
+    pub fn add_address(&self, address: String) {
+        lock(&self.addresses).push(address);
     }
 
     pub fn config(&self) -> &Config {
         &self.program.config
     }
 
-    pub fn handle(&self, request: &Request, entry_point: EntryPoint) -> Response {
+    /// Answers a request. `is_gone` returns whether the client has closed its connection, which cancels a report.
+    pub fn handle(
+        &self,
+        request: &Request,
+        entry_point: EntryPoint,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Response {
         let bare = request.path.trim_end_matches('/');
         let route = routes::resolve(bare);
-        let is_public = is_public(request, route.as_ref());
-        let response = security::refuse(self.config(), &self.rate, request, entry_point, is_public)
-            .unwrap_or_else(|| self.dispatch(request, bare, route));
+        let need = need(request, route.as_ref());
+        let response = security::refuse(self.config(), &self.rates, request, entry_point, need)
+            .unwrap_or_else(|| self.dispatch(request, bare, route, is_gone));
         security::allow_origin(self.config(), request, response)
             .with("X-Content-Type-Options", "nosniff")
     }
 
-    fn dispatch(&self, request: &Request, bare: &str, route: Option<ResolvedRoute>) -> Response {
+    fn dispatch(
+        &self,
+        request: &Request,
+        bare: &str,
+        route: Option<ResolvedRoute>,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Response {
         let Some(route) = route else {
             let is_above = request.path.ends_with('/') && !request.path.contains(BASE);
             if is_above || bare.ends_with(BASE) {
@@ -82,7 +103,7 @@ impl Handler {
             .find(|operation| operation.0 == method);
         match operation {
             Some((_, operation)) => match check_scope(request) {
-                Ok(()) => self.run(*operation, &route, request),
+                Ok(()) => self.run(*operation, &route, request, is_gone),
                 Err(refusal) => refusal,
             },
             None => self.other_method(&route, request),
@@ -120,7 +141,13 @@ impl Handler {
         Response::error(405, "MethodNotAllowed", sentence).with("Allow", allowed)
     }
 
-    fn run(&self, operation: Operation, route: &ResolvedRoute, request: &Request) -> Response {
+    fn run(
+        &self,
+        operation: Operation,
+        route: &ResolvedRoute,
+        request: &Request,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Response {
         // A proxy may have removed the configured prefix from the path; links must contain it.
         let configured = self.config().prefix.as_str();
         let prefix = if route.prefix.starts_with(configured) {
@@ -150,8 +177,10 @@ impl Handler {
             Operation::MemrayDownload => self.with_session(id, Style::Memray, |session| {
                 reports::download(request, session, "memray-report.bin")
             }),
-            Operation::Report(report) => self.report(report, id, request, Style::Heaptide),
-            Operation::MemrayReport(report) => self.report(report, id, request, Style::Memray),
+            Operation::Report(report) => self.report(report, id, request, Style::Heaptide, is_gone),
+            Operation::MemrayReport(report) => {
+                self.report(report, id, request, Style::Memray, is_gone)
+            }
             Operation::OpenApi => {
                 let document = openapi::document(self.config(), prefix);
                 Response::json(200, &document)
@@ -161,18 +190,42 @@ impl Handler {
     }
 }
 
-/// Returns whether a request needs no token. This applies to the page and the document that list the routes, which reveal
-/// nothing about the program, and to OPTIONS, which browsers send without a token.
-fn is_public(request: &Request, route: Option<&ResolvedRoute>) -> bool {
-    let is_document = match route {
-        Some(route) => {
-            let mut operations = route.operations.iter();
-            operations.all(|one| matches!(one.1, Operation::Docs | Operation::OpenApi))
-        }
+/// Returns the access that a request requires. The page and the document that list the routes reveal nothing about the
+/// program, and browsers send OPTIONS without a token.
+fn need(request: &Request, route: Option<&ResolvedRoute>) -> Need {
+    if request.method == "OPTIONS" {
+        return Need::Nothing;
+    }
+    let Some(route) = route else {
         // Redirects to the page.
-        None => request.path.ends_with('/'),
+        let is_folder = request.path.ends_with('/');
+        return if is_folder {
+            Need::Nothing
+        } else {
+            Need::Reports
+        };
     };
-    is_document || request.method == "OPTIONS"
+    let needs = route
+        .operations
+        .iter()
+        .map(|(method, operation)| match operation {
+            Operation::Docs | Operation::OpenApi => Need::Nothing,
+            Operation::MemrayStart
+            | Operation::MemrayStop
+            | Operation::MemrayDownload
+            | Operation::MemrayReport(_) => Need::ReportsOfJob,
+            Operation::DeleteSession if *method == request.method => Need::Everything,
+            Operation::Heap if asks_for_values(request) => Need::Everything,
+            _ => Need::Reports,
+        });
+    needs.max().unwrap_or(Need::Reports)
+}
+
+fn asks_for_values(request: &Request) -> bool {
+    let options = json_body(request)
+        .ok()
+        .map(|body| HeapOptions::from_json(&body));
+    options.is_some_and(|options| options.is_ok_and(|options| options.values))
 }
 
 /// Redirects to a path of this server. Leading slashes are removed, because `//host/` would name another server.

@@ -1,9 +1,10 @@
 //! The control API: HTTP in the profiled process that starts and stops a recording and serves reports while it runs.
 //!
 //! The path of a request, file by file: `server` (a listener on its own thread) → [`request`] (parses the bytes) →
-//! `handler` → [`routes`] (the table of routes) → [`security`] (access control) → `handler/…` (one file per group of
-//! routes) → `program` (this process and its siblings) → `sessions` (captures on disk), `reports` and `render` (reports, made
-//! by another process), [`group`] (the other processes of the program) → `response`. `openapi` describes the table of routes.
+//! [`peer`] (the user who sent it) → `handler` → [`routes`] (the table of routes) → [`security`] (access control) →
+//! `handler/…` (one file per group of routes) → `program` (this process and its siblings) → `sessions` (captures on disk),
+//! `reports`, `render` and `shared_work` (reports, made by another process), [`group`] (the other processes of the program)
+//! → `response`. `openapi` describes the table of routes.
 //!
 //! The API calls a trait, [`Recorder`], and depends neither on the agent nor on the interpreter. This crate has no
 //! unsafe code, no panics and no async runtime. A thread that answers requests never waits for the interpreter, and no
@@ -15,10 +16,10 @@ mod archive;
 mod calendar;
 pub mod client;
 pub mod config;
-mod deadline;
 pub mod group;
 mod handler;
 mod openapi;
+pub mod peer;
 mod program;
 mod ranges;
 pub mod recorder;
@@ -30,6 +31,8 @@ pub mod routes;
 pub mod security;
 mod server;
 mod sessions;
+mod shared_work;
+pub mod token;
 
 pub use address::Address;
 pub use config::{Config, ReportCommand, ReportOption};
@@ -37,7 +40,7 @@ pub use handler::Handler;
 pub use recorder::{Options, Recorder};
 pub use request::Request;
 pub use response::{Body, Response};
-pub use server::Server;
+pub use server::{Server, is_gone};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -13,7 +13,7 @@ use schemas::{binary, choice, reference, schemas, text};
 const JSON: &str = "application/json";
 const BYTES: &str = "application/octet-stream";
 /// Statuses with which any route can refuse a request.
-const REFUSALS: &[u16] = &[400, 401, 403, 405, 408, 411, 413, 429, 431];
+const REFUSALS: &[u16] = &[400, 401, 403, 405, 408, 411, 413, 429, 431, 503];
 
 pub(crate) fn document(config: &Config, prefix: &str) -> Value {
     let mut paths = Map::new();
@@ -39,13 +39,22 @@ pub(crate) fn document(config: &Config, prefix: &str) -> Value {
         "paths": paths,
         "components": {"schemas": schemas()},
     });
-    if config.token.is_some() {
+    if let Some(token) = &config.token {
         let mut schemes = json!({"token": {"type": "http", "scheme": "bearer"}});
         // A request needs only one of the two.
         let mut security = vec![json!({"token": []})];
         if let Some(name) = &config.token_header {
             schemes["header"] = json!({"type": "apiKey", "in": "header", "name": name});
             security.push(json!({"header": []}));
+        }
+        for methods in document["paths"].as_object_mut().into_iter().flatten() {
+            if let Some(delete) = methods.1.get_mut("delete") {
+                delete["security"] = security.clone().into();
+            }
+        }
+        if !token.is_chosen() {
+            // The program's own user needs no token.
+            security.insert(0, json!({}));
         }
         document["components"]["securitySchemes"] = schemes;
         document["security"] = security.into();
@@ -93,7 +102,7 @@ fn operation(config: &Config, route: &Route) -> Value {
         Operation::Snapshot => (&[200], json("Session"), &[409, 500]),
         Operation::Heap => {
             body = Some("HeapOptions");
-            (&[200], media(BYTES, binary()), &[400, 422, 500, 503])
+            (&[200], media(BYTES, binary()), &[400, 422, 500])
         }
         Operation::Sessions => (&[200], json("Sessions"), &[]),
         Operation::Session => (&[200], json("Session"), &[404]),

@@ -1,5 +1,6 @@
 //! Makes reports in another process with low priority and bounded memory, so that the program's memory does not grow.
 //!
+//! Identical reports that are requested at the same time are made once, and a report is cancelled once no client waits for it.
 //! The output goes to an unlinked file and from there to the client. The program may reap any child process, including this
 //! one, so the renderer writes its exit code to standard error.
 
@@ -8,7 +9,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Condvar, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use heaptide_files::scratch_file;
@@ -16,9 +18,14 @@ use heaptide_files::scratch_file;
 use crate::config::RenderConfig;
 use crate::lock;
 use crate::response::Response;
+use crate::shared_work::SharedWork;
 
 /// The number of concurrent renderers; more requests wait.
 const MAX_AT_ONCE: usize = 2;
+/// The number of requests that may wait for reports. Each waits on a thread, and other requests also need threads.
+const MAX_WAITING: usize = 32;
+/// The interval in which a waiting request checks whether its client is still connected.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
 /// Precedes the exit code in the last line of standard error.
 const ENDED: &str = "heaptide-ended:";
@@ -28,10 +35,15 @@ pub(crate) struct Renderer {
     folder: PathBuf,
     n_running: Mutex<usize>,
     one_ended: Condvar,
+    shared: SharedWork<Vec<OsString>, SharedOutput>,
+    n_waiting: AtomicUsize,
 }
 
+/// The output of the command as a file, and its length.
+type SharedOutput = Result<(Arc<File>, u64), Failure>;
+
 /// The reason why a report could not be made.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Failure {
     /// The arguments are invalid.
     Arguments(String),
@@ -41,6 +53,10 @@ pub(crate) enum Failure {
     Command(String),
     /// The command took too long.
     TimeLimit(Duration),
+    /// Too many requests wait for reports.
+    Busy,
+    /// All clients that waited for the report have gone.
+    Cancelled,
 }
 
 impl Failure {
@@ -57,6 +73,13 @@ impl Failure {
                     limit.as_secs()
                 ),
             ),
+            Failure::Busy => {
+                let sentence = "too many requests wait for reports: try again in a moment";
+                Response::error(503, "Busy", sentence).with("Retry-After", "1")
+            }
+            Failure::Cancelled => {
+                Response::error(503, "Cancelled", "the client closed its connection")
+            }
         }
     }
 }
@@ -68,17 +91,48 @@ impl Renderer {
             folder: folder.to_owned(),
             n_running: Mutex::new(0),
             one_ended: Condvar::new(),
+            shared: SharedWork::default(),
+            n_waiting: AtomicUsize::new(0),
         }
     }
 
-    /// Runs the command with these arguments. Returns its output as a file, and the length.
-    pub(crate) fn run(&self, words: Vec<OsString>) -> Result<(File, u64), Failure> {
-        let _permit = self.wait_for_permit();
-        let failed = |error: io::Error| {
-            Failure::Command(format!(
-                "cannot run the process that makes reports ({error})"
-            ))
+    /// Runs the command like [`Renderer::run`], once for all clients that request the same at the same time.
+    ///
+    /// While the captures are changing, a client does not get a report that was begun before its request.
+    pub(crate) fn share(
+        &self,
+        words: Vec<OsString>,
+        is_changing: bool,
+        is_gone: &dyn Fn() -> bool,
+    ) -> Result<(File, u64), Failure> {
+        let n_waiting = self.n_waiting.fetch_add(1, Ordering::SeqCst);
+        let result = if n_waiting < MAX_WAITING {
+            let arguments = words.clone();
+            let run = |begin: &dyn Fn(), is_cancelled: &dyn Fn() -> bool| {
+                let output = self.run(&arguments, begin, is_cancelled);
+                output.map(|(file, length)| (Arc::new(file), length))
+            };
+            let shared = self.shared.run(words, is_changing, is_gone, run);
+            shared.unwrap_or(Err(Failure::Cancelled))
+        } else {
+            Err(Failure::Busy)
         };
+        self.n_waiting.fetch_sub(1, Ordering::SeqCst);
+        let (file, length) = result?;
+        // All clients read at their own offsets, so they can share the open file.
+        let file = file.try_clone().map_err(failed)?;
+        Ok((file, length))
+    }
+
+    /// Runs the command with these arguments. Returns its output as a file, and the length. Calls `begin` once it is its turn.
+    pub(crate) fn run(
+        &self,
+        words: &[OsString],
+        begin: &dyn Fn(),
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<(File, u64), Failure> {
+        let _permit = self.wait_for_permit(is_cancelled)?;
+        begin();
         heaptide_files::trusted_folder(&self.folder).map_err(failed)?;
         let mut output = scratch_file(&self.folder).map_err(failed)?;
         let mut messages = scratch_file(&self.folder).map_err(failed)?;
@@ -103,10 +157,10 @@ impl Renderer {
             .stdout(output.try_clone().map_err(failed)?)
             .stderr(messages.try_clone().map_err(failed)?);
         let mut child = command.spawn().map_err(failed)?;
-        if !wait(&mut child, self.config.time_limit) {
+        if let Err(failure) = wait(&mut child, self.config.time_limit, is_cancelled) {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(Failure::TimeLimit(self.config.time_limit));
+            return Err(failure);
         }
         let (message, code) = result(&mut messages).map_err(failed)?;
         match code {
@@ -123,17 +177,29 @@ impl Renderer {
         }
     }
 
-    fn wait_for_permit(&self) -> Permit<'_> {
-        let mut n_running = lock(&self.n_running);
-        while *n_running >= MAX_AT_ONCE {
-            n_running = match self.one_ended.wait(n_running) {
-                Ok(guard) => guard,
-                Err(poisoned) => poisoned.into_inner(),
-            };
+    fn wait_for_permit(&self, is_cancelled: &dyn Fn() -> bool) -> Result<Permit<'_>, Failure> {
+        loop {
+            // Checked without the lock, which the renderer that ends needs.
+            if is_cancelled() {
+                return Err(Failure::Cancelled);
+            }
+            let n_running = lock(&self.n_running);
+            let waited = self
+                .one_ended
+                .wait_timeout_while(n_running, CHECK_INTERVAL, |n| *n >= MAX_AT_ONCE);
+            let (mut n_running, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if !waited.timed_out() {
+                *n_running += 1;
+                return Ok(Permit(self));
+            }
         }
-        *n_running += 1;
-        Permit(self)
     }
+}
+
+fn failed(error: io::Error) -> Failure {
+    Failure::Command(format!(
+        "cannot run the process that makes reports ({error})"
+    ))
 }
 
 /// Counts a running renderer; dropping it lets the next one start.
@@ -146,19 +212,24 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Waits until the child ends. Returns `false` if it takes longer than `limit`.
-fn wait(child: &mut Child, limit: Duration) -> bool {
+/// Waits until the child ends. Fails if it takes longer than `limit`, or if nobody needs its output any more.
+fn wait(
+    child: &mut Child,
+    limit: Duration,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<(), Failure> {
     let begin = Instant::now();
     let mut pause = Duration::from_millis(2);
     loop {
         match child.try_wait() {
-            Ok(None) if begin.elapsed() > limit => return false,
+            Ok(None) if begin.elapsed() > limit => return Err(Failure::TimeLimit(limit)),
+            Ok(None) if is_cancelled() => return Err(Failure::Cancelled),
             Ok(None) => {}
             // On an error, the program has reaped the child, so it has ended.
-            Ok(Some(_)) | Err(_) => return true,
+            Ok(Some(_)) | Err(_) => return Ok(()),
         }
         std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        pause = (pause * 2).min(CHECK_INTERVAL);
     }
 }
 

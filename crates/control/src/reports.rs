@@ -110,6 +110,7 @@ impl Report {
         request: &Request,
         session: &Session,
         base: Option<&Session>,
+        is_gone: &dyn Fn() -> bool,
     ) -> Response {
         let Some(command) = self.command(config) else {
             return Response::error(404, "NotFound", format!("there is no report {}", self.name));
@@ -155,7 +156,8 @@ impl Report {
             words.push("--".into());
         }
         words.extend(captures.iter().map(|capture| capture.path.clone().into()));
-        let (file, length) = match renderer.run(words) {
+        let is_changing = session.is_running() || base.is_some_and(Session::is_running);
+        let (file, length) = match renderer.share(words, is_changing, is_gone) {
             Ok(output) => output,
             Err(failure) => return failure.response(),
         };

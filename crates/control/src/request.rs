@@ -1,7 +1,5 @@
 //! Parses requests, which are untrusted: every size is bounded, and an invalid request is refused with a status.
 
-use std::io::{ErrorKind, Read};
-
 pub const MAX_HEAD_BYTES: usize = 16 * 1024;
 pub const MAX_BODY_BYTES: usize = 64 * 1024;
 const MAX_HEADERS: usize = 64;
@@ -66,37 +64,50 @@ impl Request {
         found.map(|pair| pair.1.as_str())
     }
 
-    /// Reads one request. Returns `Ok(None)` if the client sent nothing.
-    pub fn read(stream: &mut impl Read) -> Result<Option<Request>, Refusal> {
-        let mut bytes = Vec::new();
-        let mut buffer = [0; 4096];
-        loop {
-            if let Some((mut request, length, used)) = parse_head(&bytes)? {
-                let mut body = bytes.split_off(used);
-                while body.len() < length {
-                    let n_read = read_some(stream, &mut buffer)?;
-                    if n_read == 0 {
-                        return Err(Refusal::new(400, "the body is shorter than Content-Length"));
-                    }
-                    body.extend_from_slice(&buffer[..n_read]);
-                }
-                body.truncate(length);
-                request.body = body;
-                return Ok(Some(request));
+    /// Parses the bytes received so far. Returns `Ok(None)` if the request is incomplete.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Request>, Refusal> {
+        PartialRequest::default().push(bytes)
+    }
+}
+
+/// Collects the bytes of one request as they arrive. The work is linear in the bytes, even if they arrive one by one.
+#[derive(Default)]
+pub(crate) struct PartialRequest {
+    bytes: Vec<u8>,
+    /// The parsed head, the length of the body, and the length of the head.
+    head: Option<(Request, usize, usize)>,
+}
+
+impl PartialRequest {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Adds received bytes. Returns the request once it is complete.
+    pub(crate) fn push(&mut self, mut received: &[u8]) -> Result<Option<Request>, Refusal> {
+        if self.bytes.is_empty() {
+            // The parser ignores line breaks before a request, but would read them again with every byte that follows.
+            received = received.trim_ascii_start();
+        }
+        self.bytes.extend_from_slice(received);
+        if self.head.is_none() {
+            // A head ends with a line break, and the parser refuses too many lines, so it runs only a few times.
+            if received.contains(&b'\n') {
+                self.head = parse_head(&self.bytes)?;
             }
-            if bytes.len() > MAX_HEAD_BYTES {
+            if self.head.is_none() && self.bytes.len() > MAX_HEAD_BYTES {
                 return Err(head_too_large());
             }
-            let n_read = read_some(stream, &mut buffer)?;
-            if n_read == 0 {
-                return if bytes.is_empty() {
-                    Ok(None)
-                } else {
-                    Err(Refusal::new(400, "the request ends inside its head"))
-                };
-            }
-            bytes.extend_from_slice(&buffer[..n_read]);
         }
+        let body = |head: &(Request, usize, usize)| {
+            let body = self.bytes.get(head.2..head.2 + head.1);
+            body.map(<[u8]>::to_vec)
+        };
+        let Some(body) = self.head.as_ref().and_then(body) else {
+            return Ok(None);
+        };
+        let head = self.head.take();
+        Ok(head.map(|(request, ..)| Request { body, ..request }))
     }
 }
 
@@ -114,23 +125,8 @@ fn head_too_large() -> Refusal {
     )
 }
 
-fn read_some(stream: &mut impl Read, buffer: &mut [u8]) -> Result<usize, Refusal> {
-    loop {
-        match stream.read(buffer) {
-            Ok(n_read) => return Ok(n_read),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(Refusal::new(
-                    408,
-                    format!("the request did not arrive in time ({error})"),
-                ));
-            }
-        }
-    }
-}
-
 /// Returns the request without its body, the length of the body and of the head; `None` if the head is incomplete.
-pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
+fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
     let used = match parsed.parse(bytes) {
@@ -161,12 +157,17 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>
         ..Request::default()
     };
     let mut length = None;
+    let mut n_hosts = 0;
     for header in parsed.headers.iter() {
         let value = String::from_utf8_lossy(header.value).trim().to_owned();
+        n_hosts += usize::from(header.name.eq_ignore_ascii_case("host"));
         if header.name.eq_ignore_ascii_case("content-length") {
-            let value = value
-                .parse::<usize>()
-                .map_err(|_| Refusal::new(400, "Content-Length is not a number"))?;
+            // `parse` alone would also accept a plus sign, which a proxy may read differently.
+            let digits =
+                Some(&value).filter(|value| value.bytes().all(|byte| byte.is_ascii_digit()));
+            let value = digits
+                .and_then(|digits| digits.parse::<usize>().ok())
+                .ok_or_else(|| Refusal::new(400, "Content-Length is not a number"))?;
             if length.is_some_and(|length| length != value) {
                 return Err(Refusal::new(400, "Content-Length is given twice"));
             }
@@ -179,6 +180,11 @@ pub(crate) fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>
             ));
         }
         request.headers.push((header.name.to_owned(), value));
+    }
+    // RFC 9112: a proxy and this server could take two different hosts from such a request.
+    if n_hosts > 1 || (n_hosts == 0 && parsed.version == Some(1)) {
+        let reason = "an HTTP/1.1 request needs exactly one Host header";
+        return Err(Refusal::new(400, reason));
     }
     let length = length.unwrap_or(0);
     if length > MAX_BODY_BYTES {

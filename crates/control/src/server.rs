@@ -1,34 +1,46 @@
-//! The HTTP server: one thread per listener and one per open connection.
+//! The HTTP server: one thread per listener, which reads all requests, and one per request that is being answered.
 //!
-//! A connection carries one request. The number of connections is bounded; more wait in the kernel's queue. A slow or silent
-//! client costs one thread until a timeout. Around a fork the listening thread pauses, because Python warns about forks in
-//! processes with several threads; connections wait in the kernel's queue meanwhile.
+//! A connection carries one request. [`incoming`] reads requests without waiting for any client, [`workers`] answers them.
+//! All numbers are bounded; hostile clients lose their connections to newer ones. Around a fork the listening thread pauses,
+//! because Python warns about forks in processes with several threads; connections wait meanwhile.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+mod connection;
+mod incoming;
+mod workers;
+
+use std::io;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
 use crate::address::Address;
-use crate::deadline::{DeadlineReader, TimeoutStream};
 use crate::handler::Handler;
 use crate::lock;
 use crate::recorder::{Join, Recorder};
-use crate::request::Request;
-use crate::response::Response;
-use crate::security::EntryPoint;
+use crate::security::Reach;
+use connection::Connection;
+pub use connection::is_gone;
+use incoming::{Complete, Incoming};
+use workers::{Job, ResponseWriter, Workers};
 
-const MAX_CONNECTIONS: usize = 128;
-/// The time limit for receiving a whole request, and for writing each part of the response.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The time limit for a client to read a part of the response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The length of the kernel's queue. If it is full, clients wait a second before they try again.
+const MAX_QUEUED: i32 = 4096;
+/// The number of connections that are accepted before the others are read again.
+const MAX_ACCEPTED: usize = 64;
+/// The pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The interval in which clients that do not read are checked while requests wait.
+const STALL_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 pub struct Server {
     /// The address with the actual port, also if the configured port was 0.
@@ -49,26 +61,28 @@ enum Listener {
 struct Shared {
     handler: Arc<Handler>,
     recorder: Arc<dyn Recorder>,
-    entry_point: EntryPoint,
+    reach: Reach,
     /// Asks the listening thread to end, because of a pause or a stop.
     is_pausing: AtomicBool,
     /// Wakes the listening thread: readable while `is_pausing` must be checked.
     alarm: OwnedFd,
-    n_connections: Mutex<usize>,
-    one_closed: Condvar,
+    /// Locked by the listening thread as long as it runs.
+    incoming: Mutex<Incoming>,
+    workers: Workers,
 }
 
 impl Server {
-    /// Starts listening. `entry_point` determines which requests this address accepts.
+    /// Starts listening. `reach` determines which requests this address accepts.
     pub fn start(
         address: &Address,
-        entry_point: EntryPoint,
+        reach: Reach,
         handler: Arc<Handler>,
         recorder: Arc<dyn Recorder>,
     ) -> io::Result<Server> {
         let (listener, address, socket) = match address {
             Address::Tcp { host, port } => {
                 let listener = TcpListener::bind((host.as_str(), *port))?;
+                rustix::net::listen(&listener, MAX_QUEUED)?;
                 let port = listener.local_addr()?.port();
                 let host = host.clone();
                 (Listener::Tcp(listener), Address::Tcp { host, port }, None)
@@ -90,11 +104,11 @@ impl Server {
         let shared = Shared {
             handler,
             recorder,
-            entry_point,
+            reach,
             is_pausing: AtomicBool::new(false),
             alarm: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            n_connections: Mutex::new(0),
-            one_closed: Condvar::new(),
+            incoming: Mutex::default(),
+            workers: Workers::new(),
         };
         let mut server = Server {
             address,
@@ -107,18 +121,28 @@ impl Server {
         Ok(server)
     }
 
+    /// Returns the address that clients connect to, with a number in place of a host name.
+    pub fn bound_to(&self) -> String {
+        match self.listener.as_ref() {
+            Listener::Tcp(listener) => listener
+                .local_addr()
+                .map_or_else(|_| self.address.to_string(), |at| format!("http://{at}")),
+            Listener::Unix(_) => self.address.to_string(),
+        }
+    }
+
     /// Starts the listening thread, unless it runs.
     pub fn resume(&mut self) -> io::Result<()> {
         if self.accepting.is_none() {
             self.shared.is_pausing.store(false, Ordering::SeqCst);
             let (shared, listener) = (self.shared.clone(), self.listener.clone());
-            let accepting = Box::new(move || shared.accept_all(&listener));
+            let accepting = Box::new(move || shared.listen(&listener));
             self.accepting = Some(self.shared.recorder.spawn_to_join(accepting)?);
         }
         Ok(())
     }
 
-    /// Ends the listening thread. Open connections are still answered; new ones wait for [`Server::resume`].
+    /// Ends the listening thread. Complete requests are still answered; others wait for [`Server::resume`].
     pub fn pause(&mut self) {
         let Some(join) = self.accepting.take() else {
             return;
@@ -126,20 +150,24 @@ impl Server {
         self.shared.is_pausing.store(true, Ordering::SeqCst);
         // A write to a full counter fails, but the counter is readable then.
         let _ = rustix::io::write(&self.shared.alarm, &1_u64.to_ne_bytes());
-        let n_connections = lock(&self.shared.n_connections);
-        self.shared.one_closed.notify_all();
-        drop(n_connections);
         join();
         let _ = rustix::io::read(&self.shared.alarm, &mut [0; 8]);
     }
 
     /// Returns the file descriptors that a forked child must close.
-    pub fn fds(&self) -> [RawFd; 2] {
+    pub fn fds(&self) -> Vec<RawFd> {
         let listener = self.listener.as_fd().as_raw_fd();
-        [listener, self.shared.alarm.as_raw_fd()]
+        let mut fds = vec![listener, self.shared.alarm.as_raw_fd()];
+        // The listening thread pauses for the fork, so the lock is free.
+        if let Ok(incoming) = self.shared.incoming.try_lock() {
+            let connections = incoming.connections();
+            fds.extend(connections.map(|connection| connection.as_fd().as_raw_fd()));
+        }
+        fds.extend(self.shared.workers.fds());
+        fds
     }
 
-    /// Stops listening and waits up to `timeout` for open connections.
+    /// Stops listening and waits up to `timeout` for requests that are being answered.
     pub fn stop(mut self, timeout: Duration) {
         if let Some(socket) = &self.socket {
             let _ = std::fs::remove_file(socket);
@@ -147,11 +175,8 @@ impl Server {
         // Rejects the connections in the kernel's queue.
         let _ = rustix::net::shutdown(self.listener.as_fd(), rustix::net::Shutdown::Both);
         self.pause();
-        let n_connections = lock(&self.shared.n_connections);
-        let _ = self
-            .shared
-            .one_closed
-            .wait_timeout_while(n_connections, timeout, |n| *n > 0);
+        lock(&self.shared.incoming).clear();
+        self.shared.workers.finish(timeout);
     }
 }
 
@@ -165,9 +190,11 @@ impl Listener {
 
     fn accept(&self) -> io::Result<Connection> {
         match self {
-            Listener::Tcp(listener) => listener
-                .accept()
-                .map(|(stream, _): (_, SocketAddr)| Connection::Tcp(stream)),
+            Listener::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                Ok(Connection::Tcp(stream))
+            }
             Listener::Unix(listener) => listener
                 .accept()
                 .map(|(stream, _)| Connection::Unix(stream)),
@@ -202,116 +229,122 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-enum Connection {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 impl Shared {
-    fn accept_all(self: Arc<Shared>, listener: &Listener) {
-        while self.wait_for_room() {
-            let mut polled = [
-                PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-                PollFd::new(&self.alarm, PollFlags::IN),
+    /// Accepts connections and reads requests until the server pauses.
+    fn listen(self: Arc<Shared>, listener: &Listener) {
+        let mut incoming = lock(&self.incoming);
+        let mut accept_after = Instant::now();
+        while !self.is_pausing() {
+            let requests_wait = self.workers.make_room();
+            let deadline = incoming.drop_expired();
+            let now = Instant::now();
+            let is_accepting = accept_after <= now;
+            let wake_up = [
+                deadline,
+                requests_wait.then_some(now + STALL_CHECK_INTERVAL),
+                (!is_accepting).then_some(accept_after),
             ];
-            let accepted = match poll(&mut polled, None) {
-                Ok(_) if self.is_pausing() => return,
-                Ok(_) => listener.accept(),
-                Err(error) => Err(error.into()),
+            let timeout = wake_up.into_iter().flatten().min().map(|at| at - now);
+            let Some(are_ready) = self.wait(listener, &incoming, is_accepting, timeout) else {
+                continue;
             };
-            match accepted.map_err(|error| Errno::from_io_error(&error)) {
-                Ok(connection) => self.clone().take(connection),
+            let (is_listener_ready, are_ready) = (are_ready[0], &are_ready[2..]);
+            for complete in incoming.receive(are_ready) {
+                self.answer(complete);
+            }
+            if !is_listener_ready {
+                continue;
+            }
+            if let Err(error) = self.accept_all(listener, &mut incoming) {
                 // The client disconnected, or the wakeup was spurious.
-                Err(Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED)) => {}
-                // For example, no file descriptor is left: retry.
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+                if !matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED)
+                ) {
+                    // For example, no file descriptor is left: free one and retry.
+                    incoming.drop_oldest_of_largest();
+                    accept_after = Instant::now() + ACCEPT_PAUSE;
+                }
             }
         }
+    }
+
+    /// Waits until something can be read. Returns for the listener, the alarm, and each connection whether it is ready.
+    fn wait(
+        &self,
+        listener: &Listener,
+        incoming: &Incoming,
+        is_accepting: bool,
+        timeout: Option<Duration>,
+    ) -> Option<Vec<bool>> {
+        let flags = if is_accepting {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        let mut polled = vec![
+            PollFd::from_borrowed_fd(listener.as_fd(), flags),
+            PollFd::new(&self.alarm, PollFlags::IN),
+        ];
+        polled.extend(incoming.polled());
+        // Rounded up, so that the deadline has passed after the wait.
+        let timeout = timeout.map(|timeout| timeout + Duration::from_millis(1));
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        poll(&mut polled, timeout.as_ref()).ok()?;
+        Some(polled.iter().map(|one| !one.revents().is_empty()).collect())
+    }
+
+    fn accept_all(
+        self: &Arc<Shared>,
+        listener: &Listener,
+        incoming: &mut Incoming,
+    ) -> io::Result<()> {
+        for _ in 0..MAX_ACCEPTED {
+            let connection = listener.accept()?;
+            if let Some(complete) = incoming.add(connection) {
+                self.answer(complete);
+            }
+        }
+        Ok(())
     }
 
     fn is_pausing(&self) -> bool {
         self.is_pausing.load(Ordering::SeqCst)
     }
 
-    /// Waits until one more connection is allowed. Returns `false` if the server pauses.
-    fn wait_for_room(&self) -> bool {
-        let mut n_connections = lock(&self.n_connections);
-        while *n_connections >= MAX_CONNECTIONS && !self.is_pausing() {
-            n_connections = match self.one_closed.wait(n_connections) {
-                Ok(guard) => guard,
-                Err(poisoned) => poisoned.into_inner(),
-            };
-        }
-        !self.is_pausing()
-    }
-
-    fn take(self: Arc<Shared>, connection: Connection) {
-        let mut n_connections = lock(&self.n_connections);
-        *n_connections += 1;
-        drop(n_connections);
-        let guard = ConnectionGuard(self.clone());
-        let shared = self.clone();
-        // If no thread can be started, the connection closes.
-        let _ = self.recorder.spawn(Box::new(move || {
-            let _guard = guard;
-            // A client that disconnects is not an error.
-            let _ = match connection {
-                Connection::Tcp(stream) => shared.serve_tcp(stream),
-                Connection::Unix(stream) => shared.serve_unix(stream),
-            };
-        }));
-    }
-
-    fn serve_tcp(&self, mut stream: TcpStream) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        self.answer(&mut stream)?;
-        stream.shutdown(Shutdown::Write)?;
-        drain(&stream);
-        Ok(())
-    }
-
-    fn serve_unix(&self, mut stream: UnixStream) -> io::Result<()> {
-        self.answer(&mut stream)?;
-        stream.shutdown(Shutdown::Write)?;
-        drain(&stream);
-        Ok(())
-    }
-
-    fn answer(&self, stream: &mut (impl Write + TimeoutStream)) -> io::Result<()> {
-        stream.limit_write(CLIENT_TIMEOUT)?;
-        let request = match Request::read(&mut DeadlineReader::new(&*stream, CLIENT_TIMEOUT)) {
-            Ok(Some(request)) => request,
-            Ok(None) => return Ok(()),
-            Err(refusal) => {
-                let response = Response::error(refusal.status, "RequestError", refusal.reason);
-                return response.send(stream, false);
-            }
-        };
-        let is_head = request.method == "HEAD";
-        self.handler
-            .handle(&request, self.entry_point)
-            .send(stream, is_head)
-    }
-}
-
-/// Reads the rest of the request: closing with unread bytes would reset the connection and lose the response.
-fn drain(stream: &impl TimeoutStream) {
-    let mut reader = DeadlineReader::new(stream, CLIENT_TIMEOUT);
-    let mut buffer = [0; 4096];
-    for _ in 0..64 {
-        if !matches!(reader.read(&mut buffer), Ok(1..)) {
+    fn answer(self: &Arc<Shared>, complete: Complete) {
+        let Some(job) = self.workers.submit(complete) else {
             return;
+        };
+        let shared = self.clone();
+        let active = job.1.clone();
+        let work = Box::new(move || {
+            let mut next = Some(job);
+            while let Some(job) = next {
+                // A client that disconnects is not an error.
+                let _ = shared.respond(&job);
+                next = shared.workers.next(&job.1);
+            }
+        });
+        if self.recorder.spawn(work).is_err() {
+            // Without a thread, the connection closes.
+            self.workers.next(&active);
         }
     }
-}
 
-/// Counts an open connection; dropping it frees the slot.
-struct ConnectionGuard(Arc<Shared>);
-
-impl Drop for ConnectionGuard {
-    fn drop(&mut self) {
-        *lock(&self.0.n_connections) -= 1;
-        self.0.one_closed.notify_all();
+    fn respond(&self, (request, active): &Job) -> io::Result<()> {
+        let connection = &active.connection;
+        connection.limit_write(WRITE_TIMEOUT)?;
+        let entry_point = connection.entry_point(self.reach);
+        let is_gone = || connection.is_gone();
+        let response = self.handler.handle(request, entry_point, &is_gone);
+        let mut writer = ResponseWriter {
+            workers: &self.workers,
+            active,
+        };
+        response.send(&mut writer, request.method == "HEAD")?;
+        connection.end_writing();
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use heaptide_control::routes;
 use proptest::prelude::*;
 
 fn read(bytes: &[u8]) -> Result<Option<Request>, u16> {
-    Request::read(&mut &bytes[..]).map_err(|refusal| refusal.status)
+    Request::parse(bytes).map_err(|refusal| refusal.status)
 }
 
 #[test]
@@ -22,16 +22,16 @@ fn request_is_parsed_into_its_parts() {
 #[test]
 fn oversized_and_ambiguous_requests_are_refused_with_their_own_status() {
     assert_eq!(read(b""), Ok(None));
-    assert_eq!(read(b"GET / HTTP/1.1\r\nHos"), Err(400));
+    assert_eq!(read(b"GET / HTTP/1.1\r\nHos"), Ok(None));
     assert_eq!(read(b"what is this\r\n\r\n"), Err(400));
     let large = format!(
-        "POST / HTTP/1.1\r\nContent-Length: {}\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {}\r\n\r\n",
         MAX_BODY_BYTES + 1
     );
     assert_eq!(read(large.as_bytes()), Err(413));
     assert_eq!(
-        read(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{}"),
-        Err(400)
+        read(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n{}"),
+        Ok(None)
     );
     assert_eq!(
         read(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
@@ -52,6 +52,37 @@ fn oversized_and_ambiguous_requests_are_refused_with_their_own_status() {
     );
 }
 
+#[test]
+fn http_1_1_requests_need_exactly_one_host() {
+    assert_eq!(read(b"GET / HTTP/1.1\r\n\r\n"), Err(400));
+    assert_eq!(
+        read(b"GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n"),
+        Err(400)
+    );
+    assert_eq!(
+        read(b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n"),
+        Err(400)
+    );
+    assert!(
+        read(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            .unwrap()
+            .is_some()
+    );
+    assert!(read(b"GET / HTTP/1.0\r\n\r\n").unwrap().is_some());
+}
+
+#[test]
+fn content_length_consists_of_digits() {
+    let status = |length: &str| {
+        let head = format!("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
+        read(head.as_bytes())
+    };
+    for invalid in ["+0", "-0", "0x0", "0, 0", "1e1", "", "99999999999999999999"] {
+        assert_eq!(status(invalid), Err(400), "{invalid:?}");
+    }
+    assert!(status("0").unwrap().is_some());
+}
+
 /// Bytes similar to requests, so that the parser gets past the first line.
 fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
@@ -59,6 +90,7 @@ fn almost_requests() -> impl Strategy<Value = Vec<u8>> {
         Just(b"POST /api/v1/profiler/".to_vec()),
         Just(b" HTTP/1.1\r\n".to_vec()),
         Just(b"Content-Length: 3\r\n".to_vec()),
+        Just(b"Host: h\r\n".to_vec()),
         Just(b"Transfer-Encoding: x\r\n".to_vec()),
         Just(b"\r\n".to_vec()),
         Just(b"?leaks=%31&".to_vec()),
@@ -75,7 +107,7 @@ proptest! {
                 prop_assert!(request.body.len() <= MAX_BODY_BYTES);
                 let _ = routes::resolve(&request.path);
             }
-            Ok(None) => prop_assert!(bytes.is_empty()),
+            Ok(None) => prop_assert!(bytes.len() <= MAX_HEAD_BYTES + MAX_BODY_BYTES),
             Err(status) => prop_assert!((400..500).contains(&status)),
         }
     }

@@ -1,6 +1,8 @@
 //! The control API of this process: a request handler with its servers, connected to this process's agent.
 
 use std::ffi::{OsString, c_int, c_void};
+use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,8 +13,10 @@ use heaptide_agent::host::{own_thread, sys};
 use heaptide_agent::record::threads::Unrecorded;
 use heaptide_agent::session::{self, fork};
 use heaptide_control::config::RenderConfig;
+use heaptide_control::peer;
 use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
-use heaptide_control::security::{self, EntryPoint};
+use heaptide_control::security::{self, EntryPoint, Reach};
+use heaptide_control::token::Token;
 use heaptide_control::{
     Address, Body, Config, Handler, ReportCommand, ReportOption, Request, Server, group,
 };
@@ -147,16 +151,14 @@ impl Control {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn open(&self, address: &Address, entry_point: EntryPoint) -> PyResult<String> {
+    fn open(&self, address: &Address, reach: Reach) -> PyResult<String> {
         let _unrecorded = Unrecorded::begin();
-        let server = Server::start(
-            address,
-            entry_point,
-            self.handler.clone(),
-            self.process.clone(),
-        )
-        .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        let server = Server::start(address, reach, self.handler.clone(), self.process.clone())
+            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
         let address = server.address.to_string();
+        if reach != Reach::Private {
+            self.handler.add_address(server.bound_to());
+        }
         self.servers().push(server);
         Ok(address)
     }
@@ -195,6 +197,11 @@ impl Control {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|_| PyValueError::new_err(format!("{seconds} is not a number of seconds")))
         };
+        group::private_folder(&group)
+            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        // Without a token the program still works: nobody has full access over TCP then.
+        let token = token.map(Token::chosen);
+        let token = token.or_else(|| Token::in_folder(&group).ok());
         let config = Config {
             name: name.0,
             command: command.0,
@@ -216,8 +223,6 @@ impl Control {
             commands: report_commands(),
             leaks,
         };
-        group::private_folder(&config.group)
-            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
         group::remove_left_overs(&config.group);
         let process = Arc::new(Process {
             start,
@@ -239,17 +244,27 @@ impl Control {
     /// Listens at an address. Returns it with the actual port.
     fn listen(&self, address: &str) -> PyResult<String> {
         let address = Address::parse(address).map_err(PyValueError::new_err)?;
-        let has_token = self.handler.config().token.is_some();
-        let entry_point =
-            security::entry_point(&address, has_token).map_err(PyValueError::new_err)?;
-        self.open(&address, entry_point)
+        let token = self.handler.config().token.as_ref();
+        let reach = security::reach(&address, token).map_err(PyValueError::new_err)?;
+        self.open(&address, reach)
+    }
+
+    /// Returns the file with the token that Heaptide created, unless the user chose a token.
+    fn token_file(&self) -> Option<&Path> {
+        let token = self.handler.config().token.as_ref();
+        token.and_then(Token::file)
+    }
+
+    /// Adds an address at which another server passes requests to this one.
+    fn add_address(&self, address: String) {
+        self.handler.add_address(address);
     }
 
     /// Listens at the socket by which the processes of a group find each other.
     fn join_group(&self) -> PyResult<String> {
         let group = &self.handler.config().group;
         let socket = group::socket_of(group, std::process::id());
-        self.open(&Address::Unix(socket), EntryPoint::Private)
+        self.open(&Address::Unix(socket), Reach::Private)
     }
 
     /// Returns the other processes of the group that have sockets.
@@ -262,7 +277,8 @@ impl Control {
             .collect()
     }
 
-    /// Answers a request that another server received. A trusted request comes from the program itself.
+    /// Answers a request that another server received. A trusted request comes from the program itself. A request with a
+    /// `connection`, a file descriptor, arrived at the port of `heaptide serve`.
     #[allow(clippy::too_many_arguments, reason = "the parts of a request")]
     fn handle(
         &self,
@@ -273,16 +289,19 @@ impl Control {
         headers: Vec<(String, String)>,
         body: Vec<u8>,
         trusted: bool,
-    ) -> Response {
-        let entry_point = if trusted {
-            EntryPoint::Private
-        } else {
-            EntryPoint::Mounted
-        };
+        connection: Option<c_int>,
+    ) -> PyResult<Response> {
+        let connection = connection.map(duplicate).transpose()?;
         let response = py.detach(|| {
             let _unrecorded = Unrecorded::begin();
+            let entry_point = match &connection {
+                _ if trusted => EntryPoint::Private,
+                Some(connection) => EntryPoint::JobPort(peer::of_tcp(connection)),
+                None => EntryPoint::Mounted,
+            };
+            let is_gone = || connection.as_ref().is_some_and(heaptide_control::is_gone);
             match Request::from_parts(method, path, query, headers, body) {
-                Ok(request) => self.handler.handle(&request, entry_point),
+                Ok(request) => self.handler.handle(&request, entry_point, &is_gone),
                 Err(refusal) => {
                     let (status, reason) = (refusal.status, refusal.reason);
                     heaptide_control::Response::error(status, "RequestError", reason)
@@ -297,7 +316,7 @@ impl Control {
         if let Some(length) = response.body.length() {
             headers.push(("Content-Length".to_owned(), length.to_string()));
         }
-        Response {
+        Ok(Response {
             status: response.status,
             headers,
             body: Mutex::new(if method == "HEAD" {
@@ -305,7 +324,7 @@ impl Control {
             } else {
                 response.body
             }),
-        }
+        })
     }
 
     /// Stops all servers. The recording continues; clients get `seconds` to read responses in progress.
@@ -332,6 +351,17 @@ impl Control {
             std::mem::forget(server);
         }
     }
+}
+
+/// Duplicates the descriptor of a TCP connection that the caller keeps open.
+fn duplicate(fd: c_int) -> PyResult<TcpStream> {
+    if fd < 0 {
+        return Err(PyValueError::new_err(format!("{fd} is not a connection")));
+    }
+    // SAFETY: the number is not -1, and `BorrowedFd` only passes it to the system call that duplicates it, which refuses a
+    // number that is not open. The Python caller keeps its socket open during the call.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(borrowed.try_clone_to_owned()?.into())
 }
 
 fn close(fd: c_int) {

@@ -8,6 +8,7 @@
 mod descriptors;
 mod machine;
 mod memory;
+mod network;
 mod process;
 mod resident_mappings;
 
@@ -19,6 +20,7 @@ pub use memory::{
     KeptFile, Mapping, Rollup, is_rollup_forbidden, kib_field, mappings, resident_pages,
     rollup_text,
 };
+pub use network::{overflow_user, sees_all_users, tcp_owner};
 pub use process::{
     Stat, Status, arguments, cgroups, environment_variable, executable, exists, find_by_name,
     is_running, owner, pid_namespace, pid_space_facts, pids, process_facts, program_name, root,

@@ -55,13 +55,14 @@ def serve(plan: Plan) -> int:
             except ValueError as error:
                 say(str(error))
                 return 1
+            server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
+            server.control.add_address(server.address())
+            server.is_guarded_elsewhere = plan["guarded_elsewhere"]
             if not token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
                 say(
-                    f"the profiler's routes at {plan['host']} are open to other machines: set HEAPTIDE_TOKEN, or pass "
-                    "--guarded-elsewhere if a gateway checks credentials"
+                    f"other machines can reach {plan['host']}: they need no token for {control.BASE}/memray/…, "
+                    f"and for the profiler's other routes the token in {server.control.token_file}"
                 )
-                return 1
-            server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
             # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:

@@ -41,17 +41,23 @@ class ProgramServer(ThreadingHTTPServer):
         self.program: ServedProgram | None = None
         self.control: Control | None = None
         self.numbers = Numbers()
+        # Whether a gateway authenticates all clients.
+        self.is_guarded_elsewhere = False
         self.is_draining = False
         self._idle = threading.Condition()
         self._n_running = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock = threading.Lock()
 
-    def url(self) -> str:
-        """Return the address with the name and version that platforms put before the routes."""
+    def address(self) -> str:
+        """Return the address with the actual port."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
-        return f"http://{shown}:{port}{racetrack.public_path(self.program_name, self.version)}"
+        return f"http://{shown}:{port}"
+
+    def url(self) -> str:
+        """Return the address with the name and version that platforms put before the routes."""
+        return self.address() + racetrack.public_path(self.program_name, self.version)
 
     def perform(self, arguments: dict[str, Any]) -> Any:
         """Call the program; all async calls share one event loop."""
@@ -185,16 +191,28 @@ class _Connection(BaseHTTPRequestHandler):
             allowed = "GET, HEAD" if method == "GET" else method
             self._error(405, "MethodNotAllowed", f"use {allowed} here", route, {"Allow": allowed})
 
+    def _ambiguity(self) -> str | None:
+        """Return why a proxy could read this request differently, or None."""
+        hosts = self.headers.get_all("Host") or []
+        if len(hosts) > 1 or (not hosts and self.request_version == "HTTP/1.1"):
+            return "an HTTP/1.1 request needs exactly one Host header"
+        lengths = {length.strip() for length in self.headers.get_all("Content-Length") or []}
+        # int() also accepts signs, blanks and underscores.
+        if not all(length.isascii() and length.isdigit() and len(length) < 20 for length in lengths):
+            return "Content-Length is not a number"
+        return "Content-Length is given twice" if len(lengths) > 1 else None
+
     def _body(self) -> bytes | None:
         if "chunked" in self.headers.get("Transfer-Encoding", "").lower():
             self.close_connection = True
             self._error(411, "LengthRequired", "chunked requests are not supported: send Content-Length", "other")
             return None
-        try:
-            length = int(self.headers.get("Content-Length") or 0)
-        except ValueError:
-            length = -1
-        if not 0 <= length <= MAX_BODY_BYTES:
+        if problem := self._ambiguity():
+            self.close_connection = True
+            self._error(400, "RequestError", problem, "other")
+            return None
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > MAX_BODY_BYTES:
             self.close_connection = True
             self._error(413, "ContentTooLarge", f"the body must have at most {MAX_BODY_BYTES} bytes", "other")
             return None
@@ -230,7 +248,9 @@ class _Connection(BaseHTTPRequestHandler):
         self._send(200, result, "application/json", PERFORM)
 
     def _profiler(self, control: Control, path: str, query: str, body: bytes) -> None:
-        answer = control.handle(self.command, path, query, list(self.headers.items()), body)
+        connection = None if self.server.is_guarded_elsewhere else self.connection.fileno()
+        sent = list(self.headers.items())
+        answer = control.handle(self.command, path, query, sent, body, connection=connection)
         headers = dict(answer.headers)
         if "Content-Length" not in headers:
             # The capture is still growing: the end of the connection marks its end.

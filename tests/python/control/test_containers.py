@@ -31,7 +31,7 @@ def test_session_of_another_container_is_running_while_its_capture_is_locked(tmp
         meta = json.loads(described.read_text())
         described.write_text(json.dumps(meta | {"pid_space": "another machine"}))
         assert states(program) == {session: "recording"}
-        assert program.ask("DELETE", f"sessions/{session}").status == 409
+        assert program.ask("DELETE", f"sessions/{session}", Authorization=program.bearer()).status == 409
         program.post("stop")
         assert states(program) == {session: "finished"}
     finally:

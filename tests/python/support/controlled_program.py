@@ -139,6 +139,11 @@ class ControlledProgram:
         """Send a POST request that must be answered with 200, and return the JSON body."""
         return self._good(self.ask("POST", path, body), path).json()
 
+    def bearer(self) -> str:
+        """Return the header value with the token that the program created."""
+        (token,) = (self.folder / "run").glob("*/token")
+        return f"Bearer {token.read_text().strip()}"
+
     def _good(self, answer: Answer, path: str) -> Answer:
         assert answer.status == 200, f"{path}: {answer.status} {answer.body[:2000]!r}\n{self.stderr()}"
         return answer

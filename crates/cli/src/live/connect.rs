@@ -5,8 +5,12 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
+use heaptide_control::token;
+
+use super::access;
 use super::feed::{Feed, Writer};
-use super::wire::{self, GREETING};
+use super::wire::{self, GREETING, TOKEN_REQUIRED};
+use crate::control_client;
 use crate::exit::Failure;
 
 /// A live server answers immediately; a slower server is another program.
@@ -25,26 +29,44 @@ pub(crate) fn connect(port: u16) -> Result<Feed, Failure> {
             _ => format!("cannot connect to port {port} of this machine ({error}): check the number"),
         })
     })?;
-    greet(&stream).map_err(|_| {
-        Failure::failed(format!(
-            "port {port} is not a `heaptide run --live-remote`: check the number that it printed"
-        ))
+    greet(&stream, port).map_err(|error| {
+        Failure::failed(match error.kind() {
+            ErrorKind::PermissionDenied => format!(
+                "the program at port {port} belongs to another user: run this as that user or as root, or set \
+                 HEAPTIDE_TOKEN to the token of the program"
+            ),
+            _ => format!(
+                "port {port} is not a `heaptide run --live-remote`: check the number that it printed"
+            ),
+        })
     })?;
     Ok(Feed::spawn(move |writer| request_updates(stream, &writer)))
 }
 
-fn greet(mut stream: &TcpStream) -> io::Result<()> {
+fn greet(mut stream: &TcpStream, port: u16) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(GREETING)?;
     let mut answer = [0; GREETING.len()];
     stream.read_exact(&mut answer)?;
+    if answer == *TOKEN_REQUIRED {
+        let refused = |_| io::Error::from(ErrorKind::PermissionDenied);
+        let token = token(port).ok_or(ErrorKind::PermissionDenied)?;
+        wire::send_token(&mut stream, &token).map_err(refused)?;
+        stream.read_exact(&mut answer).map_err(refused)?;
+    }
     if answer == *GREETING {
         Ok(())
     } else {
         Err(ErrorKind::InvalidData.into())
     }
+}
+
+/// Returns the token in the environment, or the one that this user's program at the port created.
+fn token(port: u16) -> Option<String> {
+    let chosen = control_client::token_of_environment().ok().flatten();
+    chosen.or_else(|| token::read(&access::token_folder(port).join(token::FILE)).ok())
 }
 
 fn request_updates(mut stream: TcpStream, writer: &Writer) {

@@ -5,6 +5,7 @@
 //! A slow viewer misses updates and shows their number; the program never waits. [`runner`] runs a program with a live
 //! view.
 
+pub(crate) mod access;
 pub(crate) mod connect;
 pub(crate) mod feed;
 pub(crate) mod find;

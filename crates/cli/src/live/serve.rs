@@ -1,6 +1,6 @@
 //! The server of a live view: sends the newest update to viewers on request. Runs out-of-process.
 //!
-//! A slow viewer misses updates; one that does not read is disconnected. No update is queued: there is only the newest one,
+//! Viewers of the program's own user and of root are accepted, others need a token. A slow viewer misses updates; one that does not read is disconnected. No update is queued: there is only the newest one,
 //! and each viewer has a thread that sends it on request.
 
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,12 +9,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use heaptide_control::peer::{self, Peer};
+
+use super::access::ServerToken;
 use super::feed::Feed;
-use super::wire::{self, GREETING};
+use super::wire::{self, GREETING, TOKEN_REQUIRED};
 use crate::exit::Failure;
 
 /// The maximum number of viewers; more are refused.
 const MAX_VIEWERS: usize = 16;
+/// The maximum number of viewers of other users, which cannot take the places of the program's user.
+const MAX_STRANGERS: usize = 4;
 /// The time limit for a viewer to send a request or to read an update.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request waits for a new update before the last one is sent again.
@@ -26,9 +31,16 @@ pub(crate) struct Server(Arc<Shared>);
 
 struct Shared {
     feed: Feed,
-    /// The number of viewers that have not received the last update.
-    waiting: Mutex<usize>,
+    token: ServerToken,
+    viewers: Mutex<Viewers>,
     changed: Condvar,
+}
+
+/// The numbers of viewers that have not received the last update.
+#[derive(Default)]
+struct Viewers {
+    n_own: usize,
+    n_strangers: usize,
 }
 
 impl Server {
@@ -46,9 +58,11 @@ impl Server {
 
     /// Starts serving the feed to viewers.
     pub(crate) fn start(listener: TcpListener, feed: Feed) -> Server {
+        let port = listener.local_addr().map_or(0, |address| address.port());
         let shared = Arc::new(Shared {
             feed,
-            waiting: Mutex::new(0),
+            token: ServerToken::new(port),
+            viewers: Mutex::default(),
             changed: Condvar::new(),
         });
         let server = Server(Arc::clone(&shared));
@@ -61,16 +75,17 @@ impl Server {
 
     /// Waits until all viewers have the last update, up to a time limit.
     pub(crate) fn finish(&self) {
+        self.0.token.remove();
         let until = Instant::now() + LAST_UPDATE_TIMEOUT;
         self.0.feed.wait_last(LAST_UPDATE_TIMEOUT);
-        let mut waiting = self.0.lock();
-        while *waiting > 0 {
+        let mut viewers = self.0.lock();
+        while viewers.n_own > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            let waited = self.0.changed.wait_timeout(waiting, left);
-            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.0.changed.wait_timeout(viewers, left);
+            viewers = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -82,10 +97,9 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             thread::sleep(HEARTBEAT);
             continue;
         };
-        if *shared.lock() >= MAX_VIEWERS {
+        let Some(viewer) = Viewer::new(Arc::clone(shared), peer::of_tcp(&stream)) else {
             continue;
-        }
-        let viewer = Viewer::new(Arc::clone(shared));
+        };
         // If no thread can be started, the connection closes and the viewer reports it.
         let _ = thread::Builder::new()
             .name("heaptide-viewer".into())
@@ -96,12 +110,20 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 }
 
 /// One connected viewer.
-struct Viewer(Arc<Shared>);
+struct Viewer {
+    shared: Arc<Shared>,
+    peer: Peer,
+}
 
 impl Viewer {
-    fn new(shared: Arc<Shared>) -> Viewer {
-        *shared.lock() += 1;
-        Viewer(shared)
+    /// Counts a viewer. Returns `None` if there are too many.
+    fn new(shared: Arc<Shared>, peer: Peer) -> Option<Viewer> {
+        let mut viewers = shared.lock();
+        let (count, limit) = viewers.count(peer);
+        let is_accepted = *count < limit;
+        *count += usize::from(is_accepted);
+        drop(viewers);
+        is_accepted.then_some(Viewer { shared, peer })
     }
 
     fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
@@ -113,6 +135,12 @@ impl Viewer {
         if greeting != *GREETING {
             return Ok(());
         }
+        if self.peer == Peer::Stranger {
+            stream.write_all(TOKEN_REQUIRED)?;
+            if !self.shared.token.is(&wire::receive_token(&mut stream)?) {
+                return Ok(());
+            }
+        }
         stream.write_all(GREETING)?;
         // No time limit between requests: a suspended viewer requests the next update when it resumes.
         stream.set_read_timeout(None)?;
@@ -120,7 +148,7 @@ impl Viewer {
         loop {
             let mut question = [0];
             stream.read_exact(&mut question)?;
-            let update = self.0.feed.wait_newer(last, HEARTBEAT);
+            let update = self.shared.feed.wait_newer(last, HEARTBEAT);
             last = update.number;
             wire::send(
                 &mut stream,
@@ -137,13 +165,23 @@ impl Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        *self.0.lock() -= 1;
-        self.0.changed.notify_all();
+        *self.shared.lock().count(self.peer).0 -= 1;
+        self.shared.changed.notify_all();
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Viewers> {
+        self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Viewers {
+    /// Returns the number of viewers like this one, and its limit.
+    fn count(&mut self, peer: Peer) -> (&mut usize, usize) {
+        match peer {
+            Peer::SameUser => (&mut self.n_own, MAX_VIEWERS),
+            Peer::Stranger => (&mut self.n_strangers, MAX_STRANGERS),
+        }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! viewer → server   "tideLIV1"                 once
+//! server → viewer   "tideTOK1"                 only if the viewer is of another user and must send a token
+//! viewer → server   u16 length, that many bytes: the token
 //! server → viewer   "tideLIV1"                 once
 //! viewer → server   one byte                   to request the newest update
 //! server → viewer   u32 length, that many bytes: varint number of the update, u8 state, then the numbers as below
@@ -18,6 +20,9 @@ use heaptide_capture::Lost;
 use heaptide_capture::wire::{Reader, push_varint};
 
 pub(super) const GREETING: &[u8; 8] = b"tideLIV1";
+pub(super) const TOKEN_REQUIRED: &[u8; 8] = b"tideTOK1";
+/// A longer token is invalid.
+const MAX_TOKEN_LEN: u16 = 4096;
 /// A longer message is invalid.
 const MAX_LEN: u32 = 16 << 20;
 
@@ -61,6 +66,25 @@ pub(super) fn receive(input: &mut impl Read) -> io::Result<Message> {
     let mut bytes = vec![0; len as usize];
     input.read_exact(&mut bytes)?;
     decode(&bytes).ok_or_else(foreign)
+}
+
+pub(super) fn send_token(out: &mut impl Write, token: &str) -> io::Result<()> {
+    let len = u16::try_from(token.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut bytes = len.to_le_bytes().to_vec();
+    bytes.extend_from_slice(token.as_bytes());
+    out.write_all(&bytes)
+}
+
+pub(super) fn receive_token(input: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut len = [0; 2];
+    input.read_exact(&mut len)?;
+    let len = u16::from_le_bytes(len);
+    if len > MAX_TOKEN_LEN {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut token = vec![0; len.into()];
+    input.read_exact(&mut token)?;
+    Ok(token)
 }
 
 struct Encoder<'a>(&'a mut Vec<u8>);

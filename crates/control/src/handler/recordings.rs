@@ -59,6 +59,7 @@ impl Handler {
         id: &str,
         request: &Request,
         style: Style,
+        is_gone: &dyn Fn() -> bool,
     ) -> Response {
         self.with_session(id, style, |session| {
             let base = match (report.needs_base, request.parameter("base")) {
@@ -79,6 +80,7 @@ impl Handler {
                 request,
                 session,
                 base.as_ref(),
+                is_gone,
             );
             if style == Style::Memray {
                 for header in &mut response.headers {

@@ -4,6 +4,7 @@ use heaptide_procfs as procfs;
 use serde_json::{Value, json};
 
 use super::{Handler, is_for_this_process, links};
+use crate::lock;
 use crate::program::Member;
 use crate::request::Request;
 use crate::response::Response;
@@ -23,6 +24,7 @@ impl Handler {
             "version": env!("CARGO_PKG_VERSION"),
             "resident_bytes": resident_bytes(),
             "directory": config.directory.display().to_string(),
+            "addresses": *lock(&self.addresses),
         });
         if !is_for_this_process(request) {
             let mut members = self.program.siblings();

@@ -94,6 +94,7 @@ pub(crate) fn schemas() -> Value {
         "version": text(),
         "resident_bytes": or_null("integer"),
         "directory": text(),
+        "addresses": list_of(text()),
         "processes": list_of(reference("Process")),
         "links": reference("Links"),
     });

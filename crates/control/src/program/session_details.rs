@@ -27,7 +27,7 @@ impl Program {
         let mut words = vec!["stats".into(), "--json".into(), "--".into()];
         let captures = session.captures.iter();
         words.extend(captures.map(|capture| capture.path.clone().into()));
-        let (file, length) = self.renderer.run(words).ok()?;
+        let (file, length) = self.renderer.run(&words, &|| (), &|| false).ok()?;
         let mut body = crate::Body::file_range(file, 0, length.min(MAX_STATS_BYTES));
         let mut buffer = vec![0; 1 << 16];
         let mut text = Vec::new();
