@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -79,6 +80,18 @@ def program(tmp_path: Path) -> Iterator[ControlledProgram]:
     program = start_program(tmp_path)
     yield program
     program.stop()
+
+
+@pytest.fixture
+def many_open_files() -> Iterator[None]:
+    """Allow this process to open more than ten thousand files; without that right, the test is skipped."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = 11_000
+    if 0 <= hard < needed:
+        pytest.skip("too few open files are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import sys
@@ -12,6 +13,7 @@ import traceback
 from concurrent.futures import Future
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +26,8 @@ from heaptide.serving.loading import ServedProgram
 
 PERFORM = "/api/v1/perform"
 MAX_BODY_BYTES = 64 << 20
+# Connections that wait for their clients. The job needs its other file descriptors itself.
+MAX_WAITING = 400
 
 
 class ProgramServer(ThreadingHTTPServer):
@@ -46,6 +50,8 @@ class ProgramServer(ThreadingHTTPServer):
         self.is_draining = False
         self._idle = threading.Condition()
         self._n_running = 0
+        # Those whose clients were active last are at the end.
+        self._waiting: dict[socket.socket, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock = threading.Lock()
 
@@ -73,6 +79,27 @@ class ProgramServer(ThreadingHTTPServer):
                 self._loop = asyncio.new_event_loop()
                 threading.Thread(target=self._loop.run_forever, name="event loop", daemon=True).start()
             return self._loop
+
+    def begin_waiting(self, connection: socket.socket) -> None:
+        """Note that a connection waits for its client to send or to read.
+
+        If too many wait, the one whose client has been silent for the longest time is closed, so that idle, half-sent
+        and unread connections cannot keep others out.
+        """
+        with self._idle:
+            self._waiting.pop(connection, None)
+            self._waiting[connection] = None
+            silent = next(iter(self._waiting)) if len(self._waiting) > MAX_WAITING else None
+            if silent is not None:
+                del self._waiting[silent]
+                # Wakes the thread of the connection; another client may have closed it already.
+                with contextlib.suppress(OSError):
+                    silent.shutdown(socket.SHUT_RDWR)
+
+    def end_waiting(self, connection: socket.socket) -> None:
+        """Note that a connection does not wait for its client, for example because the job is running."""
+        with self._idle:
+            self._waiting.pop(connection, None)
 
     def begin_request(self) -> None:
         """Count a request that is being answered: :meth:`drain` waits for it."""
@@ -125,6 +152,19 @@ class Numbers:
             self.seconds += seconds
 
 
+class _Head:
+    """The lines of a request's head. The standard library accepts a head without the empty line at its end."""
+
+    def __init__(self, file: BufferedIOBase) -> None:
+        self.file = file
+        self.is_cut = False
+
+    def readline(self, limit: int = -1) -> bytes:
+        line: bytes = self.file.readline(limit)
+        self.is_cut = not line
+        return line
+
+
 class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"heaptide/{_native.__version__}"
@@ -137,8 +177,14 @@ class _Connection(BaseHTTPRequestHandler):
         super().setup()
         self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
+    def finish(self) -> None:
+        """Close the connection."""
+        self.server.end_waiting(self.connection)
+        super().finish()
+
     def handle_one_request(self) -> None:
         """Answer one request with any method, and count it for :meth:`ProgramServer.drain`."""
+        self.server.begin_waiting(self.connection)
         self.raw_requestline = self.rfile.readline(65537)
         if not self.raw_requestline:
             self.close_connection = True
@@ -148,7 +194,7 @@ class _Connection(BaseHTTPRequestHandler):
             if len(self.raw_requestline) > 65536:
                 self.requestline = self.request_version = self.command = ""
                 self.send_error(HTTPStatus.REQUEST_URI_TOO_LONG)
-            elif self.parse_request():
+            elif self._parse_head():
                 self._answer()
                 self.wfile.flush()
         except TimeoutError:
@@ -156,11 +202,24 @@ class _Connection(BaseHTTPRequestHandler):
         finally:
             self.server.end_request()
 
+    def _parse_head(self) -> bool:
+        """Parse the head; a client that closes the connection within it has sent no request."""
+        head = _Head(self.rfile)
+        self.rfile = head  # type: ignore[assignment]
+        try:
+            is_valid = self.parse_request()
+        finally:
+            self.rfile = head.file
+        if head.is_cut:
+            self.close_connection = True
+        return is_valid and not head.is_cut
+
     def _answer(self) -> None:
         parts = urlsplit(self.path)
         body = self._body()
         if body is None:
             return
+        self.server.end_waiting(self.connection)
         path = parts.path
         if PROFILER in path and self.server.control is not None:
             self._profiler(self.server.control, path, parts.query, body)
@@ -216,7 +275,12 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
             self._error(413, "ContentTooLarge", f"the body must have at most {MAX_BODY_BYTES} bytes", "other")
             return None
-        return self.rfile.read(length) if length else b""
+        body = self.rfile.read(length) if length else b""
+        if len(body) < length:
+            self.close_connection = True
+            self._error(400, "RequestError", "the body is shorter than Content-Length", "other")
+            return None
+        return body
 
     def _perform(self, body: bytes) -> None:
         program = self.server.program
@@ -257,6 +321,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.close_connection = True
         self._head(answer.status, headers, PROFILER)
         while piece := answer.read():
+            self.server.begin_waiting(self.connection)
             self.wfile.write(piece)
 
     def _live(self) -> None:
@@ -294,6 +359,7 @@ class _Connection(BaseHTTPRequestHandler):
 
     def _head(self, status: int, headers: dict[str, str], route: str) -> None:
         self.server.numbers.count(route, status)
+        self.server.begin_waiting(self.connection)
         if self.server.is_draining:
             self.close_connection = True
         self.send_response(status)

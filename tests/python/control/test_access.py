@@ -164,6 +164,21 @@ def test_requests_from_other_origins_and_host_names_are_refused(program: Control
     open_program.stop()
 
 
+def test_mounted_routes_need_the_token_only_for_memory_contents_and_deletion(program: ControlledProgram) -> None:
+    session = program.post("start")["session"]
+    program.post("stop")
+    requests = {
+        ("GET", "/status", b""): ("200", "200"),
+        ("POST", "/heap", b"{}"): ("200", "200"),
+        ("POST", "/heap", b'{"values": true}'): ("401", "200"),
+        ("DELETE", f"/sessions/{session}", b""): ("401", "200"),
+    }
+    for (method, path, body), expected in requests.items():
+        for headers, status in zip([[], [("Authorization", program.bearer())]], expected, strict=True):
+            line = f"control.handle({method!r}, {BASE + path!r}, '', {headers!r}, {body!r}).status"
+            assert program.evaluate(line) == status, (path, body, headers)
+
+
 def test_unix_socket_is_private_to_the_user_and_removed_at_exit(tmp_path: Path) -> None:
     program = start_program(tmp_path, "'unix:control.sock'")
     path = tmp_path / "control.sock"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import select
 import socket
 from collections.abc import Iterator
@@ -86,21 +85,14 @@ def test_clients_that_do_not_read_do_not_delay_others(program: ControlledProgram
     assert hostile.open_count() > 0
 
 
+@pytest.mark.usefixtures("many_open_files")
 def test_ten_thousand_idle_connections_do_not_delay_others(program: ControlledProgram, hostile: Hostile) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = IDLE + 1000
-    if 0 <= hard < needed:
-        pytest.skip("too few open files are allowed")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, needed), hard))
-    try:
-        for number in range(IDLE):
-            hostile.connect()
-            if number % 1000 == 0:
-                assert_answers(program)
-        assert_answers(program)
-        assert hostile.open_count() > 0
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for number in range(IDLE):
+        hostile.connect()
+        if number % 1000 == 0:
+            assert_answers(program)
+    assert_answers(program)
+    assert hostile.open_count() > 0
 
 
 COUNT_SOCKETS = """

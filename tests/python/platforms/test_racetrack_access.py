@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import select
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.controlled_program import ControlledProgram
-from support.served_job import EXAMPLE, MEMRAY, leak, serve
+from support.served_job import EXAMPLE, MEMRAY, PERFORM, leak, serve
 
 pytestmark = pytest.mark.once
 
@@ -19,6 +22,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlledProgr
     job = serve(tmp_path_factory.mktemp("served"))
     yield job
     job.stop()
+
+
+def calls(served: ControlledProgram) -> str:
+    """Return the number of calls of the job, as its metrics show it."""
+    found = re.search(r"job_perform_seconds_count (\d+)", served.ask("GET", "/metrics").text)
+    assert found is not None
+    return found[1]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +49,40 @@ def test_ambiguous_requests_are_refused(served: ControlledProgram, headers: str,
         connection.sendall("\r\n".join(lines).encode())
         answer = connection.makefile("rb").read()
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["POST {path} HTTP/1.1\r\nHost: a\r\n", "POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{{}}"],
+    ids=["head", "body"],
+)
+def test_cut_request_does_not_run_the_job(served: ControlledProgram, part: str) -> None:
+    before = calls(served)
+    host, port = served.address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(part.format(path=PERFORM).encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert b" 200 " not in connection.makefile("rb").read()
+    assert calls(served) == before
+
+
+@pytest.mark.usefixtures("many_open_files")
+def test_silent_connections_do_not_keep_callers_out(served: ControlledProgram) -> None:
+    host, port = served.address.removeprefix("http://").split(":")
+    perform = f"POST {PERFORM} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n".encode()
+    with ExitStack() as stack:
+        silent = []
+        # More than the job may have open, as idle connections and as half-sent requests.
+        for number in range(1200):
+            connection = stack.enter_context(socket.create_connection((host, int(port))))
+            connection.sendall(perform if number % 2 else b"")
+            silent.append(connection)
+        assert served.ask("POST", PERFORM, {}).status == 200
+        poll = select.poll()
+        for connection in silent:
+            poll.register(connection, select.POLLRDHUP)
+        assert len(poll.poll(0)) < len(silent)
+    assert len(list(Path(f"/proc/{served.process.pid}/fd").iterdir())) < 1000
 
 
 def test_strangers_can_use_racetracks_routes_and_need_a_token_for_all_others(tmp_path: Path) -> None:
