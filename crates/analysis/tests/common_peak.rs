@@ -124,7 +124,7 @@ fn peak_of_all_views(session: &Session) -> u64 {
     peak
 }
 
-const RISE_AND_FALL: &str =
+pub const RISE_AND_FALL: &str =
     "alloc a 1000 at main; time 100; free a; alloc b 10 at main; time 900; end 1000";
 
 #[test]

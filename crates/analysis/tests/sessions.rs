@@ -70,7 +70,8 @@ fn processes_of_two_hosts_with_the_same_id_have_rows_and_names_of_their_own() {
     let captures = ["web-1", "web-2"].map(|host| {
         let mut header = header();
         (header.pid, header.host) = (1, host.into());
-        Capture::from_bytes(capture_bytes(&header, RISE_AND_FALL)).expect("a capture")
+        Capture::from_bytes(capture_bytes(&header, crate::common_peak::RISE_AND_FALL))
+            .expect("a capture")
     });
     let session = load(captures.into(), &mut |_| {});
     let rows = summary(&session, Measure::Total, GroupBy::Process).functions;
