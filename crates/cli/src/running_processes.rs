@@ -86,7 +86,7 @@ fn query(group: &Path) -> Option<RunningProgram> {
 
 /// Returns the exact address and the token of the running program that answers at a loopback address.
 ///
-/// Only the private sockets say which program that is: whoever else listens there must not receive the token.
+/// Only the private sockets identify that program: any other program that listens there must not receive the token.
 pub(crate) fn find_token(host: &str, port: u16) -> Option<(SocketAddr, String)> {
     let asked: Vec<SocketAddr> = (host, port).to_socket_addrs().ok()?.collect();
     if !asked.iter().all(|address| address.ip().is_loopback()) {

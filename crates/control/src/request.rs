@@ -87,7 +87,9 @@ impl PartialRequest {
     pub(crate) fn push(&mut self, mut received: &[u8]) -> Result<Option<Request>, Refusal> {
         if self.bytes.is_empty() {
             // The parser ignores line breaks before a request, but would read them again with every byte that follows.
-            received = received.trim_ascii_start();
+            while let [b'\r' | b'\n', rest @ ..] = received {
+                received = rest;
+            }
         }
         self.bytes.extend_from_slice(received);
         if self.head.is_none() {

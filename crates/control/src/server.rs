@@ -244,9 +244,17 @@ impl Shared {
                 requests_wait.then_some(now + STALL_CHECK_INTERVAL),
                 (!is_accepting).then_some(accept_after),
             ];
-            let timeout = wake_up.into_iter().flatten().min().map(|at| at - now);
-            let Some(are_ready) = self.wait(listener, &incoming, is_accepting, timeout) else {
-                continue;
+            let timeout = wake_up.into_iter().flatten().min();
+            let timeout = timeout.map(|at| at.saturating_duration_since(now));
+            let are_ready = match self.wait(listener, &incoming, is_accepting, timeout) {
+                Ok(are_ready) => are_ready,
+                Err(Errno::INTR) => continue,
+                Err(_) => {
+                    // The program has lowered its limit of open files below the number of connections.
+                    incoming.drop_oldest_of_largest();
+                    std::thread::sleep(ACCEPT_PAUSE);
+                    continue;
+                }
             };
             let (is_listener_ready, are_ready) = (are_ready[0], &are_ready[2..]);
             for complete in incoming.receive(are_ready) {
@@ -276,7 +284,7 @@ impl Shared {
         incoming: &Incoming,
         is_accepting: bool,
         timeout: Option<Duration>,
-    ) -> Option<Vec<bool>> {
+    ) -> Result<Vec<bool>, Errno> {
         let flags = if is_accepting {
             PollFlags::IN
         } else {
@@ -290,8 +298,8 @@ impl Shared {
         // Rounded up, so that the deadline has passed after the wait.
         let timeout = timeout.map(|timeout| timeout + Duration::from_millis(1));
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        poll(&mut polled, timeout.as_ref()).ok()?;
-        Some(polled.iter().map(|one| !one.revents().is_empty()).collect())
+        poll(&mut polled, timeout.as_ref())?;
+        Ok(polled.iter().map(|one| !one.revents().is_empty()).collect())
     }
 
     fn accept_all(
@@ -328,7 +336,7 @@ impl Shared {
         });
         if self.recorder.spawn(work).is_err() {
             // Without a thread, the connection closes.
-            self.workers.next(&active);
+            self.workers.end(&active);
         }
     }
 

@@ -235,3 +235,20 @@ def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> N
     program.communicate("")
     assert program.returncode == 0
     assert not list(tmp_path.glob("run/live/*"))
+
+
+def test_viewer_of_another_user_is_told_how_to_get_access(tmp_path: Path) -> None:
+    env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command = [sys.executable, "-m", "heaptide", "live", "--plain", str(port)]
+        viewer = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+        connection, _ = server.accept()
+        with connection:
+            assert connection.recv(8) == b"tideLIV1"
+            connection.sendall(b"tideTOK1")
+            # This user has no token for the port, so none is sent.
+            assert connection.recv(100) == b""
+        _, message = viewer.communicate()
+    assert viewer.returncode == 1
+    assert f"the program at port {port} belongs to another user" in message and "HEAPTIDE_TOKEN" in message

@@ -210,7 +210,7 @@ mod tests {
         patient.write_all(rest).unwrap();
         let mut complete = Vec::new();
         while complete.is_empty() {
-            complete = incoming.receive(&vec![true; MAX_INCOMING]);
+            complete = incoming.receive(&[true; MAX_INCOMING]);
         }
         assert_eq!(complete[0].0.path, "/");
     }

@@ -75,14 +75,19 @@ impl Workers {
         None
     }
 
-    /// Ends the work on a request. Returns the next one, or `None` if the thread must end.
+    /// Ends the work on a request. Returns the next one that waits, or `None` if the thread must end.
     pub(super) fn next(&self, done: &Arc<Active>) -> Option<Job> {
         let mut state = lock(&self.state);
-        state.active.retain(|active| !Arc::ptr_eq(active, done));
-        let next = state.waiting.pop_front();
-        let next = next.map(|complete| state.activate(complete));
+        state.end(done);
         self.one_ended.notify_all();
-        next
+        let next = state.waiting.pop_front();
+        next.map(|complete| state.activate(complete))
+    }
+
+    /// Ends the work on a request, so that its connection closes.
+    pub(super) fn end(&self, done: &Arc<Active>) {
+        lock(&self.state).end(done);
+        self.one_ended.notify_all();
     }
 
     /// Closes connections that do not read their responses, if requests wait. Returns whether requests wait.
@@ -141,6 +146,10 @@ impl State {
         });
         self.active.push(active.clone());
         (request, active)
+    }
+
+    fn end(&mut self, done: &Arc<Active>) {
+        self.active.retain(|active| !Arc::ptr_eq(active, done));
     }
 }
 
