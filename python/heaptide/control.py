@@ -174,6 +174,9 @@ def start(
         "leaks": leaks,
     }
     _native.check_folder(options["directory"])
+    for folder in process_group.private_folders():
+        _native.private_folder(folder)
+    _native.check_folder(process_group.runtime_folder())
     control = Control(options, follow_fork)
     try:
         control._open(address)

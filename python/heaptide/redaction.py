@@ -5,14 +5,20 @@ Patterns and tokens apply to the command line in captures and snapshots, and to 
 
 from __future__ import annotations
 
+import os
+
 from heaptide import settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from heaptide.settings import Settings
+
 # Tokens that programs passed to the control API themselves.
 _tokens: set[str] = set()
+# The environment for which the settings were read.
+_loaded: tuple[list[tuple[str, str]], Settings] | None = None
 
 
 def hide(token: str | None) -> None:
@@ -23,12 +29,12 @@ def hide(token: str | None) -> None:
 
 def patterns(more: Iterable[str] = ()) -> list[str]:
     """Return the patterns of the setting, and `more`."""
-    return [*settings.load().redact, *more]
+    return [*_settings().redact, *more]
 
 
 def secrets() -> list[str]:
     """Return all tokens of the control API that this process knows."""
-    chosen = settings.load()
+    chosen = _settings()
     return [*sorted(_tokens), *filter(None, (chosen.token, _content(chosen.token_file)))]
 
 
@@ -43,6 +49,15 @@ def command(words: list[str]) -> list[str]:
     compared = [word.encode("utf-8", "replace").decode() for word in words]
     shown = _native.redact_command(compared, hidden, tokens)
     return [word if new == old else new for word, old, new in zip(words, compared, shown, strict=True)]
+
+
+def _settings() -> Settings:
+    """Return the settings; every recorded call needs them, so they are read again only if the environment differs."""
+    global _loaded
+    environment = [(name, text) for name, text in os.environ.items() if name.startswith("HEAPTIDE")]
+    if _loaded is None or _loaded[0] != environment:
+        _loaded = (environment, settings.load())
+    return _loaded[1]
 
 
 def _content(path: str) -> str:

@@ -288,7 +288,7 @@ ALL = (
     ),
     Setting(
         "compat", words, (), "profilers that Heaptide's front ends of the same name replace, such as `memray`, also as "
-        "`python -m memray`",
+        "`python -m memray`; a problem of Heaptide then never raises an exception in the program",
         values="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
     ),
     Setting(

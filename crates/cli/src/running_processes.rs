@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,14 +111,27 @@ pub(crate) fn other_user(pid: u32) -> Option<u32> {
     (user != 0 && owner != user).then_some(owner)
 }
 
-/// Returns the folders that hold the sockets of programs: for root, those of all users.
+/// Returns the folders that hold the sockets of programs: for root, those of all users. A folder that another user made under
+/// this name is left out: its sockets would receive requests and tokens.
 fn folders() -> Vec<PathBuf> {
-    if chosen_folder().is_some() || group::user() != 0 {
-        return vec![own_folder()];
+    if let Some(chosen) = chosen_folder() {
+        return vec![chosen];
     }
+    let user = group::user();
     let entries = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
-    let of_users =
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("heaptide-"));
+    let of_users = entries.filter(|entry| {
+        let name = entry.file_name();
+        let named = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("heaptide-")?.parse().ok());
+        named.is_some_and(|owner: u32| {
+            let is_asked = user == 0 || user == owner;
+            is_asked
+                && entry
+                    .metadata()
+                    .is_ok_and(|found| found.is_dir() && found.uid() == owner)
+        })
+    });
     of_users.map(|entry| entry.path().join("run")).collect()
 }
 

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::PRIVATE;
@@ -65,6 +65,10 @@ impl NewFile {
             Ok(found) => {
                 if let Some(file) = open_special(path, &found)? {
                     return Ok(new(file, State::Named));
+                }
+                if found.is_file() {
+                    // Replacing needs no right to write the file, but who removed this right wants to keep it.
+                    rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
                 }
             }
             Err(_) => {}

@@ -23,6 +23,13 @@ def runtime_folder() -> str:
     return chosen or os.path.join("/tmp", f"heaptide-{os.geteuid()}", "run")
 
 
+def private_folders() -> list[str]:
+    """Return the folders that only this user may use, the outer one first; a chosen folder is not among them."""
+    if os.environ.get("HEAPTIDE_RUNTIME_DIR"):
+        return []
+    return [os.path.dirname(runtime_folder()), runtime_folder()]
+
+
 def group_folder() -> str:
     """Return the folder for the sockets of this program's processes."""
     name = os.environ.get("HEAPTIDE_GROUP") or "-".join(map(str, _root())).rstrip("-")
