@@ -71,7 +71,7 @@ def test_containers_with_the_same_process_id_have_two_identities(folder: Path) -
     assert alone["process"] == "1"
 
 
-def test_recycled_process_id_is_told_apart_by_its_start(folder: Path) -> None:
+def test_start_time_distinguishes_processes_with_a_recycled_id(folder: Path) -> None:
     first, second = processes(folder / "first.tide", folder / "second.tide")
     assert (first["pid"], second["pid"]) == (100, 100)
     start = second["identity"]["start"]
