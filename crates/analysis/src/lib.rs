@@ -1,9 +1,10 @@
 //! Computes the numbers of reports from captures. Only this crate computes numbers that Heaptide shows; sizes are in bytes.
 //!
-//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames
-//! ([`symbols`]). [`user_code`] separates the user's own frames from those of libraries. [`aggregate`] shapes the sums into the structs of [`model`]; [`findings`] adds facts that deserve
-//! attention; [`diff`] compares two sessions. [`live`] follows a program that is still running; [`records`] lists the
-//! records of a capture. [`heap`] analyses heap snapshots, [`timeline`] the memory of processes over time.
+//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames ([`symbols`]).
+//! [`user_code`] separates the user's own frames from those of libraries. [`aggregate`] shapes the sums into the structs of
+//! [`model`]; [`findings`] adds facts that deserve attention; [`diff`] compares two sessions. [`live`] follows a program
+//! that is still running; [`records`] lists the records of a capture. [`heap`] analyses heap snapshots, [`timeline`] the
+//! memory of processes over time.
 //!
 //! This crate uses no interpreters, networks, clocks or terminals, and neither rounds numbers nor adds units. Only `files`
 //! opens files.
