@@ -218,7 +218,7 @@ def test_processes_are_exported_separately(heaptide_run: Callable[..., Finished]
     one = heaptide_run("import mmap; kept = mmap.mmap(-1, 4 << 20)").capture
     two = heaptide_run("import mmap; kept = mmap.mmap(-1, 8 << 20)").capture
     model = json.loads(heaptide("transform", "json", "-o", "-", one, two).stdout)
-    largest = [max(site["peak"]["bytes"] for site in process["sites"]) for process in model["processes"]]
+    largest = [max(site["leaked"]["bytes"] for site in process["sites"]) for process in model["processes"]]
     assert largest == [4 * MIB, 8 * MIB]
     trace = json.loads(heaptide("transform", "chrome", "-o", "-", one, two).stdout)
     names = {event["pid"]: event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
