@@ -27,7 +27,7 @@ mod step;
 use self::addresses::{Cached, N_CACHED};
 use self::step::Step;
 use super::{bounds, mixed, modules};
-use crate::record::stack::{KEPT_INNERMOST, LEAST_CUT};
+use crate::record::stack::cut::{KEPT_INNERMOST, LEAST_CUT};
 use crate::session;
 
 /// Frames that are remembered and written; the outermost of a deeper stack are cut. The window that remains moves as rarely

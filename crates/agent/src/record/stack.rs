@@ -11,16 +11,12 @@
 //! ```
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
 //! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this
-//! function, with or without the GIL.
-//!
-//! A stack deeper than [`MAX_DEPTH`] is *cut*: only its innermost frames are read, so an event costs the same at any depth.
-//! The entries are then a window whose outer end stays at one frame while the stack grows and shrinks within
-//! [`LEAST_CUT`]`..=`[`MAX_DEPTH`]; only beyond these bounds does the window move, to [`KEPT_INNERMOST`] frames. A recursion
-//! therefore rewrites its window once in some 1,500 calls and adds about two nodes per event to the file, not a window.
-//! One frame with a name of its own, written for the outermost entry, stands for all frames that are not recorded.
+//! function, with or without the GIL. [`cut`] bounds the cost of an event of a deep stack.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
+
+pub mod cut;
 
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
@@ -29,16 +25,9 @@ use crate::cpython::{Layout, instr_offset};
 use crate::record::Room;
 use crate::record::codes;
 use crate::record::live_frames::{innermost, is_shim, word};
-use crate::session;
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
 pub const MAX_DEPTH: usize = 4096;
-/// Entries of a stack that has just been cut: in the middle between the depths at which the window moves.
-pub const KEPT_INNERMOST: usize = 2560;
-/// A cut stack with fewer entries is read again, so that it has more, or is whole.
-pub const LEAST_CUT: usize = 1024;
-/// Frames outside of a cut stack that `shim_outside` searches.
-const MAX_SEARCHED: usize = 1 << 20;
 const N_HINTS: usize = 256;
 const N_CACHED_CODES: usize = 256;
 
@@ -89,7 +78,7 @@ pub struct Stack {
     deaths_seen: u64,
     /// The caller of the outermost entry: 0, or the innermost frame that a cut stack leaves out.
     caller: usize,
-    /// Fewest entries with which the stack stays as it is: [`LEAST_CUT`] if it is cut, otherwise 0.
+    /// Fewest entries with which the stack stays as it is: [`cut::LEAST_CUT`] if it is cut, otherwise 0.
     least_depth: usize,
     /// The index of a frame's entry, by a hash of the frame's address. May be stale: checked before it is used.
     hints: [u16; N_HINTS],
@@ -403,37 +392,6 @@ impl Stack {
         self.entries[i].written_as == WrittenAs::Nothing
     }
 
-    /// Whether the outer frames are left out.
-    #[inline(always)]
-    pub fn is_cut(&self) -> bool {
-        self.least_depth != 0
-    }
-
-    #[inline(always)]
-    fn count_if_cut(&self) {
-        if self.is_cut() {
-            session::count_lost(heaptide_capture::Lost::DeepStack, 1);
-        }
-    }
-
-    /// The shim of the evaluation that runs the outermost entry of a cut stack; 0 if there is none. Called only when a cut stack has moved, so that its cost is shared by many events.
-    ///
-    /// # Safety
-    /// The entries were compared with the live chain of the calling thread in this event.
-    #[cold]
-    pub unsafe fn shim_outside(&self, layout: &Layout) -> usize {
-        let mut frame = self.entries[0].frame;
-        for _ in 0..MAX_SEARCHED {
-            // SAFETY: the first frame is in the live chain, and each later one is the caller of the one before it.
-            if frame == 0 || unsafe { is_shim(layout, frame) } {
-                break;
-            }
-            // SAFETY: as above.
-            frame = unsafe { word(frame, layout.frame_previous) };
-        }
-        frame
-    }
-
     /// The frame to write for entry `i`, whose code object is alive; `None` for a shim.
     #[inline(always)]
     pub fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
@@ -495,45 +453,5 @@ impl Stack {
         self.deaths_seen = codes::n_deaths();
         self.codes = [CachedCode { code: 0, id: 0 }; N_CACHED_CODES];
         self.depth = 0;
-    }
-
-    /// Sets the caller of the outermost frame of the current chain.
-    #[inline(always)]
-    fn set_caller(&mut self, caller: usize) {
-        if (caller != 0) != self.is_cut() {
-            // The outermost frame is written in another form, even if it is the same frame.
-            self.entries[0].frame = 0;
-        }
-        self.caller = caller;
-        self.least_depth = if caller == 0 { 0 } else { LEAST_CUT };
-    }
-
-    /// Treats the whole chain as fresh, or its innermost frames if it is too deep. `narrow` finds later how much of its outer
-    /// end is unchanged.
-    ///
-    /// # Safety
-    /// `leaf` is 0 or the calling thread's innermost frame.
-    #[cold]
-    #[inline(never)]
-    unsafe fn whole_chain(&mut self, layout: &Layout, leaf: usize) -> Change {
-        let mut n_fresh = 0;
-        let mut frame = leaf;
-        while frame != 0 && n_fresh < MAX_DEPTH {
-            self.fresh[n_fresh] = frame;
-            n_fresh += 1;
-            // SAFETY: the frame is in the live chain.
-            frame = unsafe { word(frame, layout.frame_previous) };
-        }
-        if frame != 0 {
-            n_fresh = KEPT_INNERMOST;
-            // SAFETY: the frame is in the live chain.
-            frame = unsafe { word(self.fresh[n_fresh - 1], layout.frame_previous) };
-        }
-        self.set_caller(frame);
-        Change {
-            first_changed: 0,
-            known: 0,
-            n_fresh,
-        }
     }
 }
