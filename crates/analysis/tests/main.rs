@@ -8,6 +8,7 @@ mod flames;
 mod groups;
 mod heap_answers;
 mod heap_graphs;
+mod heap_scale;
 mod heap_suspects;
 mod line_tables;
 mod locations;

@@ -85,12 +85,21 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Appends a reference to the text of its holder; for an element of a set the holder's text goes inside.
-pub fn append(text: &str, reference: &str) -> String {
-    match reference.strip_prefix("list(_)") {
-        Some(index) => format!("list({text}){index}"),
-        None => format!("{text}{reference}"),
+/// The steps of a path as one expression; for an element of a set the text of its holder goes inside.
+pub fn expression(steps: &[String]) -> String {
+    const ELEMENT: &str = "list(_)";
+    let n_elements = steps.iter().filter(|step| step.starts_with(ELEMENT));
+    let mut text = "list(".repeat(n_elements.count());
+    for step in steps {
+        match step.strip_prefix(ELEMENT) {
+            Some(index) => {
+                text.push(')');
+                text.push_str(index);
+            }
+            None => text.push_str(step),
+        }
     }
+    text
 }
 
 #[cfg(test)]
@@ -110,6 +119,7 @@ mod tests {
         assert_eq!(internal("co_code"), ".co_code");
         assert_eq!(internal("__doc__"), ".__doc__");
         assert_eq!(internal("tp_subclasses"), "->tp_subclasses");
-        assert_eq!(append("x", "list(_)[3]"), "list(x)[3]");
+        let steps = ["x", "list(_)[3]", ".y", "list(_)[4]"].map(str::to_owned);
+        assert_eq!(expression(&steps), "list(list(x)[3].y)[4]");
     }
 }

@@ -2,9 +2,22 @@
 //! the same snapshot always gives the same result.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
+
+/// Objects of a long path that reports show, at its beginning and at its end.
+const N_FIRST: usize = 30;
+const N_LAST: usize = 10;
+
+/// The positions of a path that reports leave out: a linked list has paths of a million objects.
+pub fn hidden(path: &[u32]) -> Range<usize> {
+    if path.len() <= N_FIRST + N_LAST {
+        return path.len()..path.len();
+    }
+    N_FIRST..path.len() - N_LAST
+}
 
 /// The distance of an object that no path reaches.
 pub const UNREACHED: u32 = u32::MAX;
@@ -147,23 +160,20 @@ pub fn shortest_paths(
         .iter()
         .fold(0u64, |sum, start| sum.saturating_add(n_ways[start]));
     let mut paths = Vec::new();
-    let mut open: Vec<Vec<u32>> = level.iter().rev().map(|&start| vec![start]).collect();
-    while let Some(path) = open.pop() {
+    // One path that grows and shrinks: a copy for each of its steps would take time with the square of its length.
+    let mut path = Vec::new();
+    let mut open: Vec<(usize, u32)> = level.iter().rev().map(|&start| (0, start)).collect();
+    while let Some((at, object)) = open.pop() {
         if paths.len() >= max_paths {
             break;
         }
-        if path.len() as u32 == n_steps + 1 {
-            paths.push(path);
-            continue;
-        }
-        let Some(last) = path.last() else { continue };
-        let Some(following) = after.get(last) else {
-            continue;
-        };
-        for &object in following.iter().rev() {
-            let mut longer = path.clone();
-            longer.push(object);
-            open.push(longer);
+        path.truncate(at);
+        path.push(object);
+        if at as u32 == n_steps {
+            paths.push(path.clone());
+        } else if let Some(following) = after.get(&object) {
+            let following = following.iter().rev();
+            open.extend(following.map(|&object| (at + 1, object)));
         }
     }
     ShortestPaths { paths, n_paths }

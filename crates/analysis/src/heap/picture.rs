@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use rustc_hash::FxHashMap;
 
 use super::labels;
+use super::paths;
 use super::view::Heap;
 
 /// The meaning of a box.
@@ -160,28 +161,46 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     neighbours
 }
 
-/// The shortest path from a root to an object, one box below the other.
+/// The shortest path from a root to an object, one box below the other. One box counts the middle of a long path.
 pub fn path(heap: &Heap, object: u32) -> Picture {
     let mut picture = Picture::default();
     let Some(path) = heap.distances().path_to(object) else {
         return picture;
     };
+    let hidden = paths::hidden(&path);
+    let (first, last) = (&path[..hidden.start], &path[hidden.end..]);
+    let n_boxes = first.len() + last.len() + usize::from(!hidden.is_empty());
     let mut positions: FxHashMap<u32, usize> = FxHashMap::default();
-    for (row, &step) in path.iter().enumerate() {
-        positions.insert(step, row);
-        picture.boxes.push(Box {
-            object: Some(step),
-            role: if step == object {
-                Role::Start
-            } else {
-                role_of(heap, step)
-            },
-            row: (path.len() - 1 - row) as u32,
-            n_beyond: 0,
-        });
-    }
-    for pair in path.windows(2) {
-        picture.connect(heap, &positions, pair[0], pair[1]);
+    let below = |at: usize| (n_boxes - 1 - at) as u32;
+    for (at, part) in [first, last].into_iter().enumerate() {
+        if at == 1 && !hidden.is_empty() {
+            let more = picture.boxes.len();
+            picture.boxes.push(Box {
+                object: None,
+                role: Role::More(hidden.len()),
+                row: below(more),
+                n_beyond: 0,
+            });
+            picture.arrows.push((more - 1, more, String::new()));
+            picture.arrows.push((more, more + 1, String::new()));
+        }
+        for &step in part {
+            let position = picture.boxes.len();
+            positions.insert(step, position);
+            picture.boxes.push(Box {
+                object: Some(step),
+                role: if step == object {
+                    Role::Start
+                } else {
+                    role_of(heap, step)
+                },
+                row: below(position),
+                n_beyond: 0,
+            });
+        }
+        for pair in part.windows(2) {
+            picture.connect(heap, &positions, pair[0], pair[1]);
+        }
     }
     picture
 }

@@ -3,7 +3,6 @@
 //! The dominator tree gives this for single objects. For groups (a type, a set) the search follows paths from the roots that
 //! avoid the group, for 64 groups at once: one bit per group travels along references and is dropped on entering the group.
 
-use super::dominators::TOP;
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
 
@@ -81,18 +80,4 @@ pub fn retained_by_groups(
         }
     }
     retained
-}
-
-/// A lower bound of a set's retained size, from the tree alone: the sum over members that no other member dominates.
-pub fn retained_at_least(immediate: &[u32], retained: &[u64], set: &ObjectSet) -> u64 {
-    let members = Bits::of(immediate.len(), set.iter());
-    let has_holder = |object: u32| {
-        let mut at = immediate[object as usize];
-        while at != TOP && !members.contains(at) {
-            at = immediate[at as usize];
-        }
-        at != TOP
-    };
-    let tops = set.iter().filter(|&object| !has_holder(object));
-    tops.map(|object| retained[object as usize]).sum()
 }

@@ -134,9 +134,15 @@ impl Heap {
     /// The name of a module or a type, or of the owner of a dict.
     pub fn own_name(&self, object: u32) -> Option<String> {
         let owner = self.owners.get(object as usize).copied();
-        if let Some(owner) = owner.filter(|&owner| owner != NO_OBJECT) {
-            return Some(self.own_name(owner).unwrap_or_else(|| self.address(owner)));
+        match owner.filter(|&owner| owner != NO_OBJECT) {
+            // Not by this function: in a damaged file a dict may be its own owner.
+            Some(owner) => Some(self.name(owner).unwrap_or_else(|| self.address(owner))),
+            None => self.name(object),
         }
+    }
+
+    /// The name of a module or a type.
+    fn name(&self, object: u32) -> Option<String> {
         if let Some(name) = self.type_names().get(&object) {
             return Some(name.clone());
         }

@@ -278,7 +278,12 @@ impl Heap {
             Some(root) => labels::root(&self.snapshot, root),
             None => format!("<{} at {}>", self.kind(first), self.address(first)),
         };
-        let steps = path.windows(2).map(|pair| {
+        std::iter::once(root).chain(self.references(path)).collect()
+    }
+
+    /// The references from each object of a path to the next.
+    pub fn references(&self, path: &[u32]) -> impl Iterator<Item = String> {
+        path.windows(2).map(|pair| {
             let mut ways = self.references_between(pair[0], pair[1]);
             match ways.len() {
                 1 => ways.remove(0),
@@ -286,15 +291,19 @@ impl Heap {
                 // This is heapy's notation for parallel references.
                 _ => format!("<{}>", ways.join(",")),
             }
-        });
-        std::iter::once(root).chain(steps).collect()
+        })
     }
 
-    /// A path as one expression: `sys.modules['job'].__dict__['cache']['a']`.
+    /// A path as one expression: `sys.modules['job'].__dict__['cache']['a']`. The middle of a long path, such as one through
+    /// a linked list, is a count.
     pub fn path_text(&self, path: &[u32]) -> String {
-        let mut steps = self.path_steps(path).into_iter();
-        let first = steps.next().unwrap_or_default();
-        steps.fold(first, |text, step| labels::append(&text, &step))
+        let hidden = paths::hidden(path);
+        let mut steps = self.path_steps(&path[..hidden.start]);
+        if !hidden.is_empty() {
+            steps.push(format!("<... {} more references ...>", hidden.len()));
+            steps.extend(self.references(&path[hidden.end - 1..]));
+        }
+        labels::expression(&steps)
     }
 
     /// Types that are objects of the snapshot, with their names.

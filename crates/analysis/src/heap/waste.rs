@@ -4,7 +4,7 @@
 //! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared keys
 //! and subclasses are left out, and so is the program itself with the import system, which users cannot change.
 
-use heaptide_capture::heap::{EdgeType, Objects, TypeInfo};
+use heaptide_capture::heap::{EdgeType, Label, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
 
 use super::program_text::ProgramText;
@@ -107,7 +107,7 @@ impl Sums {
 }
 
 fn containers(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
-    let referrers = SoleReferrers::new(heap);
+    let referrers = FirstReferrers::new(heap);
     for object in 0..heap.n_objects() as u32 {
         let one = heap.snapshot.type_of(object);
         if one.module != "builtins"
@@ -186,47 +186,48 @@ fn set_slots(n_items: u64) -> u64 {
     if slots == 8 { 0 } else { slots }
 }
 
-/// For each object one of its referrers: the last one found.
-struct SoleReferrers {
-    from: Vec<u32>,
+/// For each object its first referrer and the reference. Both are found in one pass over all references: a search in the
+/// referrer for each object would take time with the square of the length of a wide dict.
+struct FirstReferrers {
+    from: Vec<Option<(u32, Label)>>,
 }
 
-impl SoleReferrers {
-    fn new(heap: &Heap) -> SoleReferrers {
-        let mut from = vec![u32::MAX; heap.n_objects()];
+impl FirstReferrers {
+    fn new(heap: &Heap) -> FirstReferrers {
+        let mut from = vec![None; heap.n_objects()];
         for object in 0..heap.n_objects() as u32 {
-            for &target in heap.graph.of(object) {
-                if from[target as usize] == u32::MAX {
-                    from[target as usize] = object;
+            for (target, label) in heap.snapshot.edges.of(object) {
+                let is_weak = label.edge_type() == EdgeType::Weak;
+                if let Some(first @ None) = from.get_mut(target as usize) {
+                    if !is_weak && !heap.only_runs_in(object, target) {
+                        *first = Some((object, label));
+                    }
                 }
             }
         }
-        SoleReferrers { from }
+        FirstReferrers { from }
     }
 
     /// Whether the interpreter made the container for a function or a class, such as `__annotations__`.
     fn is_part_of_text(&self, heap: &Heap, text: &ProgramText, object: u32) -> bool {
-        let holder = self.from[object as usize];
-        holder != u32::MAX
-            && (matches!(
+        self.from[object as usize].is_some_and(|(holder, _)| {
+            let is_function = matches!(
                 heap.kind(holder),
                 "function" | "classmethod" | "staticmethod"
-            ) || text.is_class(holder))
+            );
+            is_function || text.is_class(holder)
+        })
     }
 
     /// A container and its owner, `list .items of job.Order`: equal ones form a row.
     fn text(&self, heap: &Heap, object: u32) -> String {
         let kind = heap.kind(object);
-        let holder = self.from[object as usize];
-        if holder == u32::MAX {
+        let Some((holder, label)) = self.from[object as usize] else {
             return kind.to_owned();
-        }
-        let edges = heap.snapshot.edges.of(holder);
-        let mut labels = edges.filter(|&(target, _)| target == object);
-        let label = labels.next().map(|(_, label)| label);
+        };
         let names = &heap.snapshot.names;
-        let name = label.filter(|label| label.edge_type().has_name());
-        let name = name.map(|label| names.get(label.number()));
+        let name = label.edge_type().has_name();
+        let name = name.then(|| names.get(label.number()));
         let owner = heap.kind(holder);
         // A key in an instance's dict is an attribute of the instance.
         let owner = owner.strip_prefix("dict of ").unwrap_or(owner);

@@ -103,7 +103,8 @@ impl Search<'_> {
     }
 
     fn is_in_gc_garbage(&self, path: &[u32]) -> bool {
-        let text = self.heap.path_text(path);
+        // The module, its dict and the list.
+        let text = self.heap.path_text(&path[..path.len().min(3)]);
         text.starts_with("sys.modules['gc']") && text.contains("garbage")
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
-use heaptide_analysis::heap::paths::ShortestPaths;
+use heaptide_analysis::heap::paths::{self, ShortestPaths};
 
 /// Paths, numbered as in heapy.
 pub fn paths(out: &mut dyn Write, heap: &Heap, shortest: &ShortestPaths) -> io::Result<()> {
@@ -18,12 +18,21 @@ pub fn paths(out: &mut dyn Write, heap: &Heap, shortest: &ShortestPaths) -> io::
 }
 
 /// One path, an object per line: its reference, its description and its retained size. Then the allocation stack of the
-/// last object, if known, innermost first.
+/// last object, if known, innermost first. One line counts the middle of a long path.
 pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
-    let steps = heap.path_steps(path);
+    let hidden = paths::hidden(path);
+    let mut steps = heap.path_steps(&path[..hidden.start]);
+    if !hidden.is_empty() {
+        steps.extend(heap.references(&path[hidden.end - 1..]));
+    }
+    let shown = path[..hidden.start].iter().chain(&path[hidden.end..]);
     let width = steps.iter().map(|step| step.chars().count()).max();
     let width = width.unwrap_or(0).min(60);
-    for (depth, (step, &object)) in steps.iter().zip(path).enumerate() {
+    for (depth, (step, &object)) in steps.iter().zip(shown).enumerate() {
+        if depth == hidden.start {
+            let indent = 2 * depth;
+            writeln!(out, "{:indent$}<... {} more objects ...>", "", hidden.len())?;
+        }
         let pad = width.saturating_sub(step.chars().count());
         writeln!(
             out,
