@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -65,6 +66,24 @@ def test_reader_returns_the_records_of_a_capture(tmp_path: Path) -> None:
                 assert [frame[0] for frame in record.stack_trace()] == ["work", "<module>"]
     with pytest.raises(ValueError, match="closed"):
         reader.get_leaked_allocation_records()
+
+
+def test_reader_returns_stacks_that_are_longer_than_a_field_of_the_csv_module(tmp_path: Path) -> None:
+    name = "with_a_long_name_" * 8
+    (tmp_path / "job.py").write_text(
+        f"import sys\nsys.setrecursionlimit(9000)\n"
+        f"def {name}(n): return {name}(n - 1) if n else bytes(3_000_000)\n{name}(3000)\n"
+    )
+    heaptide("run", "-q", "-o", tmp_path / "job.bin", tmp_path / "job.py")
+    limit = csv.field_size_limit()
+    with memray.FileReader(tmp_path / "job.bin") as reader:
+        records = list(reader.get_high_watermark_allocation_records())
+    (large,) = [record for record in records if record.size == SIZE]
+    stack = large.stack_trace()
+    assert len(stack) == 3002 and len(name) * len(stack) > limit
+    assert stack[0][:2] == (name, str(tmp_path / "job.py")) and stack[-1][0] == "<module>"
+    assert large.stack_trace(2) == large.hybrid_stack_trace(2) == stack[:2]
+    assert csv.field_size_limit() == limit
 
 
 def test_unreadable_files_raise_memrays_exceptions(tmp_path: Path) -> None:

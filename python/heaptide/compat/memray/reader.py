@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import enum
 import json
 import os
+import re
 from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Frame = tuple[str, str, int]
+
+# One field of the table and the character after it. The `csv` module refuses fields of more than 128 KiB, which a deep
+# stack exceeds, and its limit is a setting of the whole process, which belongs to the program.
+FIELD = re.compile(r'(?:"((?:[^"]+|"")*)"|([^",\n]*))(,|\n|\Z)')
 
 
 class AllocatorType(enum.IntEnum):
@@ -60,32 +64,38 @@ class AllocationRecord:
     """The sum of blocks that one thread allocated at one site."""
 
     def __init__(
-        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: list[Frame], kinds: str = ""
+        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: str, kinds: str = ""
     ) -> None:
         self.tid = tid
         self.size = size
         self.allocator = allocator
         self.n_allocations = n_allocations
         self.thread_name = thread
-        self._stack = stack
+        # Divided into frames when needed: a thousand records of deep stacks have millions of frames.
+        self._stack_text = stack
         # A letter for each frame: n for native, p for Python; empty if all are Python's.
         self._kinds = kinds
 
     def stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
         """Return the Python frames as (function, file, line), innermost first."""
-        return self._of_kind("p")[:max_stacks]
+        return self._of_kind("p", max_stacks)
 
     def hybrid_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
         """Return native and Python frames in call order, innermost first."""
-        return self._stack[:max_stacks]
+        return [_frame(text) for text in self._frame_texts()[:max_stacks]]
 
     def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
         """Return the native frames, innermost first, without those of the interpreter's evaluation loop."""
-        return self._of_kind("n")[:max_stacks]
+        return self._of_kind("n", max_stacks)
 
-    def _of_kind(self, wanted: str) -> list[Frame]:
-        kinds = self._kinds or "p" * len(self._stack)
-        return [frame for frame, kind in zip(self._stack, kinds, strict=True) if kind == wanted]
+    def _frame_texts(self) -> list[str]:
+        return [text for text in self._stack_text.split("|") if text]
+
+    def _of_kind(self, wanted: str, max_stacks: int | None) -> list[Frame]:
+        texts = self._frame_texts()
+        kinds = self._kinds or "p" * len(texts)
+        found = [text for text, kind in zip(texts, kinds, strict=True) if kind == wanted]
+        return [_frame(text) for text in found[:max_stacks]]
 
     def __repr__(self) -> str:
         return f"AllocationRecord<tid={self.tid} size={self.size} n_allocations={self.n_allocations}>"
@@ -140,16 +150,32 @@ class FileReader:
         self._check_open()
         merged: dict[Any, AllocationRecord] = {}
         text = _output("transform", "csv", "-o", "-", *options, "--", self._path)
-        for row in csv.DictReader(text.splitlines()):
-            stack = [_frame(text) for text in row["stack_trace"].split("|") if text]
+        for row in _rows(text):
+            stack = row["stack_trace"]
             tid, thread = (0, "merged thread") if merge_threads else (int(row["tid"]), row["thread_name"])
             allocator = AllocatorType.__members__.get(row["allocator"], AllocatorType.MALLOC)
-            key = (tid, allocator, tuple(stack))
+            key = (tid, allocator, stack)
             kinds = row.get("frame_kinds") or ""
             record = merged.setdefault(key, AllocationRecord(tid, 0, allocator, 0, thread, stack, kinds))
             record.size += int(row["size"])
             record.n_allocations += int(row["num_allocations"])
         return iter(merged.values())
+
+
+def _rows(table: str) -> Iterator[dict[str, str]]:
+    """Return the rows of a table of comma-separated values, by column name."""
+    names: list[str] = []
+    row: list[str] = []
+    for match in FIELD.finditer(table):
+        quoted, plain, end = match.groups()
+        row.append(plain if quoted is None else quoted.replace('""', '"'))
+        if end == ",":
+            continue
+        if not names:
+            names = row
+        elif len(row) == len(names):
+            yield dict(zip(names, row, strict=True))
+        row = []
 
 
 def _frame(text: str) -> Frame:
