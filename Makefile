@@ -62,6 +62,16 @@ test-rust: build/tools/.ready ## Run the Rust tests.
 soak: build/tools/.ready ## Run the Rust tests with 20,000 new cases per property; failing cases are stored.
 	PROPTEST_CASES=20000 $(CARGO) test $(TESTED_CRATES) --locked --lib --tests
 
+.PHONY: mutate
+mutate: build/tools/.ready ## Run report commands on files changed at random, in one process; INPUTS=1000000, SAMPLES='job.tide job.heap'.
+	CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true $(CARGO) build --release -p heaptide-cli --locked --example mutate --target-dir target/mutate
+	status=0; target/mutate/release/examples/mutate $(or $(INPUTS),100000) --report build/mutations.txt $(SAMPLES) \
+	    >/dev/null 2>&1 || status=$$?; cat build/mutations.txt; exit $$status
+
+.PHONY: kills
+kills: build/venv/.wheel ## Kill recorded programs at random instants and check their captures; COUNT=1000 programs.
+	build/venv/bin/python scripts/kill_trials.py $(or $(COUNT),100)
+
 .PHONY: test-python
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
 	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)

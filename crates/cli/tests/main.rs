@@ -7,6 +7,7 @@ mod filters;
 mod heap;
 mod incomplete;
 mod layouts;
+mod mutations;
 mod pages;
 mod records;
 mod transform;
@@ -51,12 +52,17 @@ impl Folder {
     }
 
     pub fn command(&self, line: &str) -> Command {
+        self.example("heaptide", line)
+    }
+
+    /// The command line of an example, which runs in this folder.
+    pub fn example(&self, name: &str, line: &str) -> Command {
         let tests = std::env::current_exe().expect("a test has a path");
         let target = tests
             .parent()
             .and_then(Path::parent)
             .expect("tests lie in deps");
-        let program = target.join("examples/heaptide");
+        let program = target.join("examples").join(name);
         assert!(
             program.exists(),
             "build it first: cargo build -p heaptide-cli --examples"

@@ -1,4 +1,5 @@
-//! Support for the tests of several crates: captures written as text, and heap snapshots built object by object.
+//! Support for the tests of several crates: captures written as text, heap snapshots built object by object,
+//! captures of memray, and files changed at random.
 //!
 //! A dev-dependency only: no shipped crate depends on it.
 #![forbid(unsafe_code)]
@@ -6,6 +7,8 @@
 mod captures;
 mod heap_builder;
 mod heaps;
+pub mod memray_files;
+pub mod mutation;
 
 pub use captures::{capture, capture_bytes, header};
 pub use heap_builder::{Added, HeapBuilder};

@@ -138,7 +138,8 @@ impl Capture {
             sorted.settle(capture.checkpoint.as_ref(), failed);
             capture.damage = sorted.damage;
             let last = sorted.registry.last();
-            capture.next_registry_chunk = last.map_or(0, |chunk| chunk.head.number + 1);
+            capture.next_registry_chunk =
+                last.map_or(0, |chunk| chunk.head.number.saturating_add(1));
             capture.read_registry(&sorted.registry);
             capture.registry.stopped = stopped;
         }
