@@ -174,9 +174,12 @@ def start(
         "leaks": leaks,
     }
     _native.check_folder(options["directory"])
-    for folder in process_group.private_folders():
-        _native.private_folder(folder)
-    _native.check_folder(process_group.runtime_folder())
+    try:
+        for folder in process_group.private_folders():
+            _native.private_folder(folder)
+        _native.check_folder(process_group.runtime_folder())
+    except OSError as error:
+        raise _unusable(options["group"], error) from None
     control = Control(options, follow_fork)
     try:
         control._open(address)

@@ -59,7 +59,7 @@ _MAGIC = b"\x89HEAP\r\n\x1a"
 # their addresses.
 _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _TRIED = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
-_REQUEST = _request(False, [], [])
+_REQUEST = _request(False, ())
 
 
 def hpy() -> Heapy:

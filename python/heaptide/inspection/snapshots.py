@@ -97,11 +97,11 @@ def heap_snapshot(
     return HeapTaken(target, _take(object(), target, request, fork, overwrite))
 
 
-def _request(values: bool, redact: list[str], secrets: list[str]) -> dict[str, object]:
+def _request(values: bool, redact: Iterable[str], secrets: Iterable[str] = ()) -> dict[str, object]:
     return {
         "values": values,
-        "redact": redact,
-        "secrets": secrets,
+        "redact": list(redact),
+        "secrets": list(secrets),
         "command": program.arguments(),
         "executable": sys.executable or "",
         "host": os.uname().nodename,

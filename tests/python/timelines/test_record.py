@@ -311,11 +311,11 @@ def test_existing_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
 
 def test_program_continues_when_its_timeline_cannot_be_written(tmp_path: Path) -> None:
     def small_files() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60, 60))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 
     code = """
 from timeline_waiting import wait_for
-wait_for(lambda text: len(text) == 60)
+wait_for(lambda text: len(text) == 1000)
 print("done")
 raise SystemExit(4)
 """
@@ -326,6 +326,17 @@ raise SystemExit(4)
     )
     assert (done.returncode, done.stdout) == (4, "done\n")
     assert " is incomplete (" in done.stderr
+
+
+def test_program_runs_without_a_timeline_if_its_header_cannot_be_written(tmp_path: Path) -> None:
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10))
+
+    words = [sys.executable, "-c", "print('done'); raise SystemExit(4)"]
+    done = record(*(tmp_path, "-o", "out.timeline", "--", *words), check=False, preexec_fn=small_files)
+    assert (done.returncode, done.stdout) == (4, "done\n")
+    assert " is incomplete (" in done.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_recording_ends_at_its_timeout_and_the_program_continues(tmp_path: Path) -> None:
