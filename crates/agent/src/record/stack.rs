@@ -370,19 +370,20 @@ impl Stack {
                 word(frame, layout.frame_instr),
             )
         };
+        let written_as = if i == 0 && self.is_cut() {
+            WrittenAs::Cut
+        // SAFETY: the caller promises a live frame.
+        } else if unsafe { is_shim(layout, frame) } {
+            WrittenAs::Nothing
+        } else {
+            WrittenAs::Frame
+        };
         self.entries[i] = Entry {
             frame,
             code: raw_code,
             instruction,
             n_written: u32::MAX,
-            // SAFETY: the caller promises a live frame.
-            written_as: if i == 0 && self.is_cut() {
-                WrittenAs::Cut
-            } else if unsafe { is_shim(layout, frame) } {
-                WrittenAs::Nothing
-            } else {
-                WrittenAs::Frame
-            },
+            written_as,
         };
         self.hints[hint_of(frame)] = i as u16;
     }

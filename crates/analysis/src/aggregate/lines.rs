@@ -53,7 +53,7 @@ pub fn lines(session: &Session, choice: &LineChoice) -> Lines {
         for table in tables_of(file, seen, sources.lines(file), choice.function.as_deref()) {
             let sum = |bytes: fn(&LineHeap) -> u64| {
                 let rows = table.rows.iter().filter_map(|row| row.heap.as_ref());
-                rows.map(bytes).sum::<u64>()
+                rows.map(bytes).fold(0, u64::saturating_add)
             };
             tables.push((
                 sum(|heap| heap.peak_bytes),

@@ -104,11 +104,17 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
         }
     }
     let elided = Elided {
-        bytes: dropped.iter().map(|(_, sums)| sums.0).sum(),
-        count: dropped.iter().map(|(_, sums)| sums.1).sum(),
+        bytes: dropped
+            .iter()
+            .map(|(_, sums)| sums.0)
+            .fold(0, u64::saturating_add),
+        count: dropped
+            .iter()
+            .map(|(_, sums)| sums.1)
+            .fold(0, u64::saturating_add),
         n_locations: dropped.len() as u64,
     };
-    let whole_bytes = nodes[0].bytes + elided.bytes;
+    let whole_bytes = nodes[0].bytes.saturating_add(elided.bytes);
     let min_bytes = whole_bytes as f64 * limits.min_percent / 100.0;
     nodes[0].bytes = whole_bytes;
     nodes[0].count += elided.count;

@@ -15,7 +15,10 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
     let Some(threshold) = session.temporary else {
         return Vec::new();
     };
-    let n_whole: u64 = groups.all().map(|group| group.total.count).sum();
+    let n_whole: u64 = groups
+        .all()
+        .map(|group| group.total.count)
+        .fold(0, u64::saturating_add);
     let is_much = |group: &&SiteGroup| {
         let share = group.temporary.count as f64 / n_whole.max(1) as f64;
         share >= MIN_SHARE && group.temporary.count >= MIN_COUNT

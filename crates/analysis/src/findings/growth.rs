@@ -45,7 +45,10 @@ struct Growth {
 }
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
-    let peak_bytes = groups.all().map(|group| group.peak.bytes).sum();
+    let peak_bytes = groups
+        .all()
+        .map(|group| group.peak.bytes)
+        .fold(0, u64::saturating_add);
     let mut growing: Vec<(&SiteGroup, Growth)> = groups
         .all()
         .filter_map(|group| {

@@ -9,7 +9,10 @@ use crate::model::{Finding, Measure, Sentence};
 const MIN_PEAK_SHARE: f64 = 0.05;
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
-    let whole_bytes: u64 = groups.all().map(|group| group.peak.bytes).sum();
+    let whole_bytes: u64 = groups
+        .all()
+        .map(|group| group.peak.bytes)
+        .fold(0, u64::saturating_add);
     let lines = groups.all().filter(|group| !group.is_arena);
     let group = lines.max_by_key(|group| group.peak.bytes)?;
     let bytes = group.peak.bytes;

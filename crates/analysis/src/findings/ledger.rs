@@ -10,7 +10,9 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
     let live = |is_it: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
         let sites = sites.filter(|site| is_it(site.allocator));
-        sites.map(|site| site.live.bytes).sum::<u64>()
+        sites
+            .map(|site| site.live.bytes)
+            .fold(0, u64::saturating_add)
     };
     let live = LiveBytes {
         python: live(is_python),

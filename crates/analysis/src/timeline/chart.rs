@@ -305,7 +305,11 @@ impl Builder<'_> {
                 .filter_map(|sample| sample.1.swap)
                 .max()
         };
-        let bytes: u64 = timeline.processes.iter().filter_map(latest).sum();
+        let bytes: u64 = timeline
+            .processes
+            .iter()
+            .filter_map(latest)
+            .fold(0, u64::saturating_add);
         if bytes > 0 {
             self.chart.notes.push(ChartNote::SwapAtPeak { bytes });
         }

@@ -46,8 +46,7 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
         notes.push(format!("filtered by {}", quality.filters.join(" ")));
     }
     if let Some(sampling) = &quality.sampling {
-        let sum =
-            |number: fn(&ProcessSummary) -> u64| quality.processes.iter().map(number).sum::<u64>();
+        let sum = |number| sum_of(quality, number);
         let share = |error: f64, of: u64| percent(error.round() as u64, of);
         notes.push(format!(
             "sampled every {} on average: total ± {:.1} %, peak ± {:.1} % (95 %)",
@@ -114,6 +113,12 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
     notes
 }
 
+/// The sum of a number over all processes.
+fn sum_of(quality: &Quality, number: fn(&ProcessSummary) -> u64) -> u64 {
+    let numbers = quality.processes.iter().map(number);
+    numbers.fold(0, u64::saturating_add)
+}
+
 /// The numbers that lost records change.
 fn effect(reason: Lost) -> &'static str {
     match reason {
@@ -144,7 +149,7 @@ pub fn arenas(bytes: u64, whole: u64, when: &str) -> Option<String> {
 
 /// As [`arenas`], for the blocks of a measure.
 pub fn arenas_of(quality: &Quality, measure: Measure) -> Option<String> {
-    let sum = |bytes: fn(&ProcessSummary) -> u64| quality.processes.iter().map(bytes).sum();
+    let sum = |bytes| sum_of(quality, bytes);
     let known = quality.arenas;
     match measure {
         Measure::Leaked => {

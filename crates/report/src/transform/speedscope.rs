@@ -78,7 +78,10 @@ fn profile(
         (stack, weight)
     });
     let weighed: Vec<(Option<usize>, u64)> = weighed.filter(|&(_, weight)| weight > 0).collect();
-    let sum: u64 = weighed.iter().map(|&(_, weight)| weight).sum();
+    let sum: u64 = weighed
+        .iter()
+        .map(|&(_, weight)| weight)
+        .fold(0, u64::saturating_add);
     let unit = if is_bytes { "bytes" } else { "none" };
     write!(
         out,
