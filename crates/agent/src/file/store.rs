@@ -15,6 +15,8 @@
 //! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks: `packer`,
 //! `tail` and `pool`, in this order. During fork/exit: a child forgets the whole store.
 
+mod shrink;
+
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -31,7 +33,7 @@ use heaptide_capture::area::{
 };
 use heaptide_capture::pack::Packer;
 
-use crate::file::compaction::{self, WrittenBlock};
+use crate::file::compaction::WrittenBlock;
 use crate::file::keeper;
 use crate::file::slot::{Filled, Size, Slot};
 use crate::file::stop_mark::StopMarkMemory;
@@ -41,8 +43,6 @@ use crate::host::{bus_error, sys};
 
 /// Slots that may wait for the keeper before threads help with packing.
 const MAX_WAITING: usize = 24;
-/// Blocks of up to this many bytes are moved together at the end.
-const MAX_MOVED: u64 = 64 << 20;
 /// The keeper is woken early when this many slots wait.
 const WAKE_AT: usize = 3;
 
@@ -324,52 +324,6 @@ impl Store {
         self.file.duplicate()
     }
 
-    /// Removes the blocks that a checkpoint replaces: event blocks that end before `cut`, and checkpoints of other
-    /// generations.
-    pub fn drop_before(&self, cut: u64, generation: u32) {
-        if let Err(error) = self.try_drop_before(cut, generation) {
-            self.fail(&error);
-        }
-    }
-
-    fn try_drop_before(&self, cut: u64, generation: u32) -> io::Result<()> {
-        let mut tail = lock(&self.tail);
-        let fd = self.fd(&tail)?;
-        let pool = lock(&self.pool);
-        let mut obstacles: Vec<_> = pool.extents.iter().map(Extent::bounds).collect();
-        obstacles.sort_unstable();
-        let (mut kept, dropped): (Vec<_>, Vec<_>) =
-            tail.blocks
-                .iter()
-                .copied()
-                .partition(|block| match block.stream {
-                    REGISTRY_STREAM => true,
-                    CHECKPOINT_STREAM => block.generation == generation,
-                    _ => block.last_sequence >= cut,
-                });
-        // Old checkpoints go first: a checkpoint in the file must have all events that follow it.
-        let (checkpoints, events): (Vec<_>, Vec<_>) = dropped
-            .into_iter()
-            .partition(|block| block.stream == CHECKPOINT_STREAM);
-        for block in checkpoints.iter().chain(&events) {
-            compaction::pad(fd, block.offset, block.offset + block.len, &[])?;
-        }
-        let end = compaction::slide(fd, &mut kept, &obstacles, self.first_area, tail.offset)?;
-        let last_obstacle = obstacles.last().map_or(0, |&(_, end)| end);
-        if end < last_obstacle {
-            compaction::pad(fd, end, last_obstacle, &obstacles)?;
-        }
-        tail.offset = end.max(last_obstacle);
-        sys::set_len(fd, tail.offset)?;
-        tail.event_bytes = kept
-            .iter()
-            .filter(|block| is_event_stream(block.stream))
-            .map(|block| block.len)
-            .sum();
-        tail.blocks = kept;
-        Ok(())
-    }
-
     /// Adds an extent. If there is no room for one, packs a slot that waits instead.
     fn grow_or_pack(&self, size: Size) -> io::Result<()> {
         let grown = self.grow(size);
@@ -451,42 +405,6 @@ impl Store {
             start..start + extent.area_len
         });
         ranges.collect()
-    }
-
-    /// Completes the file: packs every slot into a block, moves blocks into the space of the slots and truncates the file.
-    /// Called once, when no thread writes any more.
-    pub fn finish(&self) {
-        self.pack_waiting();
-        if self.has_failed() {
-            return;
-        }
-        if let Err(error) = self.compact() {
-            self.fail(&error);
-        }
-    }
-
-    /// Moves the blocks together over the space of the extents and truncates the file after them. A large file keeps its
-    /// gaps: moving its blocks would cost more time than the gaps are worth.
-    fn compact(&self) -> io::Result<()> {
-        let mut tail = lock(&self.tail);
-        let fd = self.fd(&tail)?;
-        let pool = lock(&self.pool);
-        for extent in &pool.extents {
-            let (start, end) = extent.bounds();
-            compaction::pad(fd, start, end, &[])?;
-        }
-        let n_bytes: u64 = tail.blocks.iter().map(|block| block.len).sum();
-        let file_end = tail.offset;
-        let end = if n_bytes <= MAX_MOVED {
-            compaction::slide(fd, &mut tail.blocks, &[], self.first_area, file_end)?
-        } else {
-            tail.blocks
-                .last()
-                .map_or(self.first_area, |block| block.offset + block.len)
-        };
-        sys::set_len(fd, end)?;
-        tail.offset = end;
-        Ok(())
     }
 
     /// Closes the parent's file in a forked child, without unlocking it.
