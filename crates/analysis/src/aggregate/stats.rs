@@ -35,7 +35,8 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
             } else {
                 site.peak
             };
-            *allocators.entry(site.allocator).or_default() += amount.count;
+            let count = allocators.entry(site.allocator).or_default();
+            *count = amount.count.saturating_add(*count);
             let innermost = innermost_of_program(session, process, site.stack);
             *locations.entry(innermost).or_default() += amount;
             let module = process
