@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use heaptide_analysis::timeline::chart::{ChartOptions, Named, chart};
+use heaptide_analysis::timeline::{ChartOptions, Named, chart};
 use heaptide_timeline::read;
 use libfuzzer_sys::fuzz_target;
 
