@@ -107,8 +107,10 @@ def _start_recording(plan: Plan) -> bool:
 @contained
 def _finish(path: str, pid: int, quiet: bool) -> None:
     """Complete the capture, after the program's last exit handler."""
-    recorded = tracker.stop() if _native.active() is not None else None
-    if recorded is None or quiet or os.getpid() != pid:
+    is_running = _native.active() is not None
+    # A recording that failed is also stopped: its keeper may be about to print the reason.
+    recorded = tracker.stop() if is_running or os.getpid() == pid else None
+    if recorded is None or not is_running or quiet or os.getpid() != pid:
         return
     lines = _native.run_summary(path)
     is_incomplete = recorded[1]  # the reason has been printed

@@ -9,7 +9,7 @@ import sys
 # Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
 from _thread import allocate_lock
 
-from heaptide import _native, redaction
+from heaptide import _native, redaction, settings
 from heaptide.containment import contained
 from heaptide.messages import say_after_fork
 from heaptide.recording import program, thread_names, user_code
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
         user_paths: list[str]
         user_packages: list[str]
 
+
+# Imports the modules that read the settings: if a thread imported them while another one forks, the child could never
+# finish their import.
+settings.load()
 
 MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
@@ -210,8 +214,8 @@ def stop() -> tuple[str, bool] | None:
 
 
 def stop_only(path: str) -> None:
-    """Stop the current recording if it writes to `path`."""
-    if _native.active() == path:
+    """Stop the current recording if it writes to `path`, or has failed: its keeper may be about to print the reason."""
+    if _native.active() in (None, path):
         stop()
 
 

@@ -218,7 +218,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
             "split_threads": first.split_threads,
             "by_line": first.by_line,
         },
-        "warnings": notes::footer(quality, Measure::Peak),
+        "warnings": [notes::incomplete(quality), notes::footer(quality, Measure::Peak)].concat(),
         "remarks": remarks,
         "processes": processes.map(|(more, known)| process(more, known)).collect::<Value>(),
         "threads": threads.collect::<Value>(),
