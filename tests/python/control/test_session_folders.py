@@ -53,7 +53,7 @@ def test_session_folder_of_another_user_is_ignored(tmp_path: Path, program: Cont
     for route in ("report", "stats"):
         answer = program.ask("GET", f"sessions/{PLANTED}/{route}")
         assert answer.status == 404 and b"hunter2" not in answer.body
-    assert program.ask("DELETE", f"sessions/{PLANTED}").status == 404
+    assert program.ask("DELETE", f"sessions/{PLANTED}", Authorization=program.bearer()).status == 404
 
 
 def test_link_in_a_session_folder_is_not_a_capture(tmp_path: Path, program: ControlledProgram, secret: Path) -> None:
