@@ -170,6 +170,8 @@ fn content_number(content: FlameContent) -> i64 {
 
 fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
     let quality = &flame.quality;
+    let mut warnings = notes::incomplete(quality);
+    warnings.extend(notes::footer(quality, Measure::Peak));
     let remarks = match sides {
         None => remarks(quality),
         Some(sides) => {
@@ -218,7 +220,7 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
             "split_threads": first.split_threads,
             "by_line": first.by_line,
         },
-        "warnings": [notes::incomplete(quality), notes::footer(quality, Measure::Peak)].concat(),
+        "warnings": warnings,
         "remarks": remarks,
         "processes": processes.map(|(more, known)| process(more, known)).collect::<Value>(),
         "threads": threads.collect::<Value>(),
