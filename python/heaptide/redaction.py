@@ -6,8 +6,7 @@ Patterns and tokens apply to the command line in captures and snapshots, and to 
 from __future__ import annotations
 
 import os
-
-from heaptide import settings
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +28,15 @@ def hide(token: str | None) -> None:
 
 def patterns(more: Iterable[str] = ()) -> list[str]:
     """Return the patterns of the setting, and `more`."""
-    return [*_settings().redact, *more]
+    chosen = load_settings()
+    return [*(chosen.redact if chosen else ()), *more]
 
 
 def secrets() -> list[str]:
     """Return all tokens of the control API that this process knows."""
-    chosen = _settings()
-    return [*sorted(_tokens), *filter(None, (chosen.token, _content(chosen.token_file)))]
+    chosen = load_settings()
+    named = (chosen.token, _content(chosen.token_file)) if chosen else ()
+    return [*sorted(_tokens), *filter(None, named)]
 
 
 def command(words: list[str]) -> list[str]:
@@ -51,11 +52,19 @@ def command(words: list[str]) -> list[str]:
     return [word if new == old else new for word, old, new in zip(words, compared, shown, strict=True)]
 
 
-def _settings() -> Settings:
-    """Return the settings; every recorded call needs them, so they are read again only if the environment differs."""
+def load_settings() -> Settings | None:
+    """Return the settings, or None if there are none: then their modules are not imported.
+
+    Every recorded call needs them, so they are read again only if the environment differs.
+    """
     global _loaded
     environment = [(name, text) for name, text in os.environ.items() if name.startswith("HEAPTIDE")]
+    # `heaptide.pth` imports the bootstrap if a variable or a configuration file names Heaptide.
+    if not environment and "heaptide.bootstrap" not in sys.modules:
+        return None
     if _loaded is None or _loaded[0] != environment:
+        from heaptide import settings
+
         _loaded = (environment, settings.load())
     return _loaded[1]
 

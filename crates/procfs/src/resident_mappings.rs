@@ -40,13 +40,16 @@ fn read(mut text: impl BufRead, mut visit: impl FnMut(&ResidentMapping)) -> io::
         if text.read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        let line = String::from_utf8_lossy(&line);
-        let line = line.trim_end();
-        if let Some(next) = head(line) {
-            mapping.iter().for_each(&mut visit);
-            mapping = Some(next);
-        } else if let Some(mapping) = &mut mapping {
-            add(mapping, line);
+        match line[0] {
+            // Names of fields begin with a capital, addresses do not. Most lines are fields that nobody needs.
+            b'R' | b'S' => mapping.iter_mut().for_each(|mapping| add(mapping, &line)),
+            b'A'..=b'Z' => {}
+            _ => {
+                if let Some(next) = head(String::from_utf8_lossy(&line).trim_end()) {
+                    mapping.iter().for_each(&mut visit);
+                    mapping = Some(next);
+                }
+            }
         }
     }
     mapping.iter().for_each(&mut visit);
@@ -68,19 +71,22 @@ fn head(line: &str) -> Option<ResidentMapping> {
     })
 }
 
-fn add(mapping: &mut ResidentMapping, line: &str) {
-    let Some((name, value)) = line.split_once(':') else {
-        return;
-    };
-    let sum = match name {
-        "Rss" => &mut mapping.resident,
-        "Shared_Clean" => &mut mapping.shared_clean,
-        "Shared_Dirty" => &mut mapping.shared_dirty,
-        _ => return,
-    };
-    let kib = value.split_ascii_whitespace().next();
-    let kib: u64 = kib.and_then(|kib| kib.parse().ok()).unwrap_or(0);
-    *sum = kib.saturating_mul(1024);
+fn add(mapping: &mut ResidentMapping, line: &[u8]) {
+    let fields = [
+        (&b"Rss:"[..], &mut mapping.resident),
+        (b"Shared_Clean:", &mut mapping.shared_clean),
+        (b"Shared_Dirty:", &mut mapping.shared_dirty),
+    ];
+    for (name, bytes) in fields {
+        if let Some(value) = line.strip_prefix(name) {
+            let digits = value.iter().filter(|byte| byte.is_ascii_digit());
+            let kib = digits.fold(0u64, |kib, digit| {
+                kib.saturating_mul(10)
+                    .saturating_add(u64::from(digit - b'0'))
+            });
+            *bytes = kib.saturating_mul(1024);
+        }
+    }
 }
 
 #[cfg(test)]

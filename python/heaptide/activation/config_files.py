@@ -111,6 +111,9 @@ def _ini(path: str) -> dict[str, dict[str, str]]:
 def _toml(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         text = file.read()
+    # As in `heaptide.pth`. tomllib takes much longer to import than this.
+    if os.path.basename(path) == "pyproject.toml" and "[tool.heaptide" not in text:
+        return {}
     try:
         from tomllib import loads  # type: ignore[import-not-found, unused-ignore]
     except ImportError:  # before Python 3.11

@@ -9,7 +9,7 @@ import sys
 # Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
 from _thread import allocate_lock
 
-from heaptide import _native, redaction, settings
+from heaptide import _native, redaction
 from heaptide.containment import contained
 from heaptide.messages import say_after_fork
 from heaptide.recording import program, thread_names, user_code
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
         user_packages: list[str]
 
 
-# Imports the modules that read the settings: if a thread imported them while another one forks, the child could never
-# finish their import.
-settings.load()
+# Imports the modules that read the settings, if there are any: if a thread imported them while another one forks, the
+# child could never finish their import.
+redaction.load_settings()
 
 MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
