@@ -249,7 +249,7 @@ fn token_required(config: &Config, access: Access) -> Response {
 /// it. All other requests without `Origin`, such as images and frames, are refused.
 fn is_from_another_origin(config: &Config, request: &Request, entry_point: EntryPoint) -> bool {
     if let Some(origin) = request.header("Origin") {
-        // Only a proxy sets this header truthfully, and only these two are meant to be behind one.
+        // Only a proxy sets this header truthfully, and only these two may have one in front of them.
         let is_proxied = matches!(entry_point, EntryPoint::Mounted | EntryPoint::JobPort(_));
         let forwarded = request.header("X-Forwarded-Host").filter(|_| is_proxied);
         let host = forwarded.or(request.header("Host"));

@@ -52,7 +52,7 @@ pub fn interpreter() -> usize {
     INTERPRETER.load(Ordering::Acquire)
 }
 
-/// Returns the way to record a mapping of the interpreter.
+/// Returns how to record a mapping of the interpreter.
 pub fn treatment(length: usize, flags: i32) -> Treatment {
     let code = CODE.load(Ordering::Relaxed);
     let is_arena = is_arena(length, flags);

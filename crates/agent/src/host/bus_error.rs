@@ -426,7 +426,7 @@ unsafe fn call_programs_handler(
     info: *mut libc::siginfo_t,
     context: *mut c_void,
 ) {
-    // SAFETY: an address has the size and the bits of a function pointer, and SA_SIGINFO tells the two types apart.
+    // SAFETY: an address has the size and the bits of a function pointer, and SA_SIGINFO distinguishes the two types.
     unsafe {
         if action.flags & libc::SA_SIGINFO != 0 {
             let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =

@@ -47,7 +47,7 @@ pub struct Codes {
     cut: u32,
 }
 
-/// The name of the frame that stands for the outer frames of a stack that is too deep.
+/// The name of the frame that replaces the outer frames of a stack that is too deep.
 const CUT_NAME: &str = "<stack cut: outer frames not recorded>";
 
 /// Returns the number of known code objects that were freed so far.
@@ -153,7 +153,7 @@ pub fn id_and_text(
     id
 }
 
-/// The frame that stands for the outer frames of a stack that is too deep.
+/// The frame that replaces the outer frames of a stack that is too deep.
 #[cold]
 #[inline(never)]
 pub fn cut_frame() -> Frame {

@@ -50,7 +50,7 @@ enum WrittenAs {
     Frame,
     /// None: a shim between C and Python.
     Nothing,
-    /// The frame that stands for this one and all frames outside of it.
+    /// The frame that replaces this one and all frames outside of it.
     Cut,
 }
 

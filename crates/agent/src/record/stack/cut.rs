@@ -4,7 +4,7 @@
 //! The entries are then a window whose outer end stays at one frame while the stack grows and shrinks within
 //! [`LEAST_CUT`]`..=`[`MAX_DEPTH`]; only beyond these bounds does the window move, to [`KEPT_INNERMOST`] frames. A recursion
 //! therefore rewrites its window once in some 1,500 calls and adds about two nodes per event to the file, not a window.
-//! One frame with a name of its own, written for the outermost entry, stands for all frames that are not recorded.
+//! One frame with a reserved name, written for the outermost entry, replaces all frames that are not recorded.
 
 use super::{Change, MAX_DEPTH, Stack};
 use crate::cpython::Layout;
