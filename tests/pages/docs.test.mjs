@@ -87,7 +87,7 @@ describe('the page of routes', () => {
     for (const opener of [route.getByRole('button', { name: 'Open' }), route.getByRole('link', { name: 'Open memray-flamegraph.html' })]) {
       const [graph] = await Promise.all([context.waitForEvent('page'), opener.click()]);
       await graph.waitForSelector('html[data-ready=true]');
-      assert.match(await graph.locator('body').innerText(), /perform:.*job\.py:7/);
+      assert.match(await graph.locator('body').innerText(), /perform \(.*job\.py:7\)/);
     }
     const heap = await use(page, 'post', '/api/v1/profiler/heap');
     assert.match(heap.text, /bytes of application\/octet-stream/);

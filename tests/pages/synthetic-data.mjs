@@ -167,6 +167,7 @@ export function syntheticDiff({ frames, own, variance }) {
   });
   data.head.diff = {
     n_before: 1,
+    warnings: [],
     before: side('before.tide'),
     after: side('after.tide'),
     whole: { peak: change, leaked: change, total: change, temporary: change },

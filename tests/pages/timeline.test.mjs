@@ -41,7 +41,7 @@ after(async () => {
 function session() {
   const data = syntheticData(SMALL);
   const [known] = data.head.processes;
-  data.head.processes = [known, { ...known, pid: 4712, peak_bytes: 4_000_000, limit_bytes: null }];
+  data.head.processes = [known, { ...known, name: '4712', pid: 4712, peak_bytes: 4_000_000, limit_bytes: null }];
   data.head.threads[1].process = 1;
   data.timeline.processes = [
     { heap: [1e6, 2e6, 4e6], resident: [null, 3e6, 5e6] },
