@@ -125,7 +125,7 @@ impl Running {
     }
 }
 
-/// Calls `check` repeatedly on a thread of its own, with pauses. Does nothing if that thread is running.
+/// Calls `check` repeatedly on a separate thread, with pauses. Does nothing if that thread is running.
 #[pyfunction]
 pub fn start_watcher(check: Py<PyAny>, pause_ms: u64) -> PyResult<()> {
     let _unrecorded = Unrecorded::begin();

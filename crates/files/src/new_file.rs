@@ -262,7 +262,7 @@ fn rename(temporary: &Path, path: &Path, existing: Existing) -> Result<(), Errno
     match rustix::fs::link(temporary, path) {
         Ok(()) => rustix::fs::unlink(temporary),
         Err(Errno::EXIST) => Err(Errno::EXIST),
-        // A file system without links: two processes that choose the same name at once are not told apart.
+        // A file system without links: two processes that choose the same name at once are not distinguished.
         Err(_) if path.symlink_metadata().is_ok() => Err(Errno::EXIST),
         Err(_) => rustix::fs::rename(temporary, path),
     }

@@ -68,7 +68,7 @@ fn owner(line: &str, key: &[String; 2]) -> Option<Option<u32>> {
     Some(user.filter(|_| inode != "0"))
 }
 
-/// Returns the number that stands for users who are unknown in this user namespace.
+/// Returns the number of users who are unknown in this user namespace.
 pub fn overflow_user() -> u32 {
     let text = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     text.and_then(|text| text.trim().parse().ok())

@@ -55,7 +55,7 @@ pub struct TallyOptions {
     pub exact_spans: Vec<Range<u64>>,
 }
 
-/// The frames that a tally tells sites apart by. Fewer frames are cheaper.
+/// The frames by which a tally distinguishes sites. Fewer frames are cheaper.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StackDetail {
     #[default]

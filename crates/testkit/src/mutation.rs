@@ -2,7 +2,7 @@
 //!
 //! Captures and snapshots consist of blocks with checksums, and a reader refuses a block whose checksum is wrong. So this
 //! module unpacks the blocks, changes what is in them and packs them again: the change passes the checks and reaches the
-//! decoders behind them. One input in four is changed without repair, which tests the checks themselves.
+//! decoders after them. One input in four is changed without repair, which tests the checks themselves.
 //!
 //! The same file and seed always give the same result.
 
