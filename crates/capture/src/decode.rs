@@ -12,10 +12,10 @@ use crate::wire::Reader;
 pub use nodes::Node;
 use nodes::{NodeIndex, ROOT};
 
-/// One allocation or free.
+/// One allocation or free, or the end of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Op {
-    /// The block's first byte; 0 for [`OpAction::Unfree`].
+    /// The block's first byte; 0 for [`OpAction::Unfree`], the number of the job for [`OpAction::JobEnd`].
     pub address: u64,
     /// Requested bytes, or the length of a freed range; 0 otherwise.
     pub size: u64,
@@ -38,6 +38,8 @@ pub enum OpAction {
     FreeRange,
     /// The previous free of the same thread, perhaps in an earlier chunk, did not happen.
     Unfree,
+    /// The job whose number is in the address ended.
+    JobEnd,
 }
 
 /// The sequence number, in the order of all threads, of the operations from `first_op` on.
@@ -54,6 +56,16 @@ pub struct TimeMark {
     pub first_op: u32,
 }
 
+/// The job of the allocations from `first_op` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct JobMark {
+    /// 0 is no job.
+    pub job: u32,
+    /// The number of the job's name.
+    pub name: u32,
+    pub first_op: u32,
+}
+
 /// The events of one chunk, ready for replay. Decoding again reuses the memory.
 #[derive(Clone, Debug, Default)]
 pub struct DecodedChunk {
@@ -65,6 +77,8 @@ pub struct DecodedChunk {
     pub segments: Vec<Segment>,
     /// Never empty: the first mark is at operation 0. A chunk that begins with a time record starts at that time.
     pub times: Vec<TimeMark>,
+    /// Empty if all allocations belong to no job. Before the first mark there is none.
+    pub jobs: Vec<JobMark>,
     /// False if the payload contains an invalid record, at which decoding stopped.
     pub complete: bool,
     /// False if this is a part of the chunk, decoded to save memory, and another part follows. That part has the same nodes,
@@ -99,6 +113,10 @@ impl DecodedChunk {
         } else {
             self.first_op += self.ops.len();
             self.ops.clear();
+            let job = self.jobs.last().copied();
+            self.jobs.clear();
+            self.jobs
+                .extend(job.map(|job| JobMark { first_op: 0, ..job }));
             self.begin_at(state.tables.sequence(), state.tables.time());
         }
         self.run::<true>(state, raw, max_ops);
@@ -148,6 +166,10 @@ impl DecodedChunk {
                     self.push_free(OpAction::FreeRange, address, length, node);
                 }
                 Record::Unfree => self.push_free(OpAction::Unfree, 0, 0, node),
+                Record::Job { number, name } => self.mark_job(number, name),
+                Record::JobEnd { number } => {
+                    self.push_free(OpAction::JobEnd, number.into(), 0, node);
+                }
             }
         }
     }
@@ -171,6 +193,7 @@ impl DecodedChunk {
         self.first_op = 0;
         self.nodes.clear();
         self.nodes.push(Node::default());
+        self.jobs.clear();
         self.begin_at(head.sequence, head.time);
         self.index.clear();
         self.complete = false;
@@ -219,12 +242,26 @@ impl DecodedChunk {
         }
     }
 
+    fn mark_job(&mut self, job: u32, name: u32) {
+        let first_op = self.ops.len() as u32;
+        let mark = JobMark {
+            job,
+            name,
+            first_op,
+        };
+        match self.jobs.last_mut() {
+            Some(last) if last.first_op == first_op => *last = mark,
+            _ => self.jobs.push(mark),
+        }
+    }
+
     /// Returns the bytes that the chunk takes in memory. They limit the number of chunks that are held at once.
     pub fn heap_bytes(&self) -> usize {
         self.ops.capacity() * size_of::<Op>()
             + self.nodes.capacity() * size_of::<Node>()
             + self.segments.capacity() * size_of::<Segment>()
             + self.times.capacity() * size_of::<TimeMark>()
+            + self.jobs.capacity() * size_of::<JobMark>()
             + self.index.heap_bytes()
     }
 }

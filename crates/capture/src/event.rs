@@ -14,7 +14,9 @@
 //! 0x07 alloc     u8 allocator, varint size, u64: any address
 //! 0x08 free      u64 address, varint length: a range, which may cover several blocks or parts of them
 //! 0x09 unfree    the thread's previous free did not happen: the allocator refused
+//! 0x0a job       varint number, varint number of its name: allocations that follow belong to this job; 0: to none
 //! 0x0b push      varint code, varint instruction: a frame that the innermost one called
+//! 0x0d job end   varint number: the job ended between the events before and after
 //! 0x0f pop       varint: that many frames returned
 //! 0x10…0x1f pop  1 to 16 frames
 //! 0x40…0x7f push slot (6 bits) in the frame table
@@ -69,6 +71,14 @@ pub enum Record {
     },
     /// The previous free of this thread did not happen.
     Unfree,
+    /// The allocations that follow belong to this job; 0 is none.
+    Job {
+        number: u32,
+        name: u32,
+    },
+    JobEnd {
+        number: u32,
+    },
 }
 
 #[derive(Clone, Copy, Default)]
@@ -247,6 +257,17 @@ impl Tables {
     pub fn write_unfree(&mut self, out: &mut Writer) {
         out.u8(0x09);
     }
+
+    pub fn write_job(&mut self, out: &mut Writer, number: u32, name: u32) {
+        out.u8(0x0a);
+        out.varint(number.into());
+        out.varint(name.into());
+    }
+
+    pub fn write_job_end(&mut self, out: &mut Writer, number: u32) {
+        out.u8(0x0d);
+        out.varint(number.into());
+    }
 }
 
 /// Reading.
@@ -338,6 +359,13 @@ impl Tables {
                 length: reader.varint()?,
             }),
             0x09 => Some(Record::Unfree),
+            0x0a => Some(Record::Job {
+                number: u32::try_from(reader.varint()?).ok()?,
+                name: u32::try_from(reader.varint()?).ok()?,
+            }),
+            0x0d => Some(Record::JobEnd {
+                number: u32::try_from(reader.varint()?).ok()?,
+            }),
             _ => None,
         }
     }
@@ -378,6 +406,8 @@ mod tests {
             (address, any::<u64>())
                 .prop_map(|(address, length)| Record::FreeRange { address, length }),
             Just(Record::Unfree),
+            any::<(u32, u32)>().prop_map(|(number, name)| Record::Job { number, name }),
+            any::<u32>().prop_map(|number| Record::JobEnd { number }),
         ]
     }
 
@@ -395,6 +425,8 @@ mod tests {
             Record::Free { address } => tables.write_free(out, address),
             Record::FreeRange { address, length } => tables.write_free_range(out, address, length),
             Record::Unfree => tables.write_unfree(out),
+            Record::Job { number, name } => tables.write_job(out, number, name),
+            Record::JobEnd { number } => tables.write_job_end(out, number),
         }
     }
 

@@ -8,11 +8,18 @@
 //! when older readers would misread; this one reads all versions up to its own.
 
 use crate::identity::{Facts, Identity, fact_text, parse_fact};
+use crate::labels::{self, Labels};
 use crate::newer::{NewerFormat, WRITTEN_BY};
 use crate::wire::{Reader, Writer, checksum};
 
 pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
-pub const VERSION: u32 = 1;
+/// The newest version that this reader understands.
+pub const VERSION: u32 = 2;
+/// The version of a capture without jobs whose mode never changed. An earlier reader would stop at the marks of jobs, and
+/// weigh the events after a change of the mode wrongly.
+pub const FIRST_VERSION: u32 = 1;
+/// Offset of the version, which can be raised while the file is written: no checksum covers it.
+pub const VERSION_AT: u64 = MAGIC.len() as u64;
 /// Magic number, version, length, checksum.
 pub const PREFIX_LEN: usize = 24;
 /// Longer headers count as damage.
@@ -72,6 +79,9 @@ pub struct Header {
     pub user_paths: Vec<String>,
     /// Packages that are the user's own code wherever they are installed.
     pub user_packages: Vec<String>,
+    /// The functions outside the one that started the recording, outermost first: `first line<tab>name<tab>file`. Reports
+    /// leave them out at the root of a stack, as memray does.
+    pub outer_functions: Vec<String>,
     /// Raw counter ticks per clock unit are `1 << tick_shift`.
     pub tick_shift: u32,
     pub sample_interval_ms: u32,
@@ -112,6 +122,7 @@ const FACT: u64 = 40;
 const LIBRARY_PATH: u64 = 41;
 const USER_PATH: u64 = 42;
 const USER_PACKAGE: u64 = 43;
+const OUTER_FUNCTION: u64 = 44;
 
 /// The reason why the beginning of a file is not a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,10 +184,12 @@ impl Header {
         put_each(&mut fields, LIBRARY_PATH, &self.library_paths);
         put_each(&mut fields, USER_PATH, &self.user_paths);
         put_each(&mut fields, USER_PACKAGE, &self.user_packages);
+        put_each(&mut fields, OUTER_FUNCTION, &self.outer_functions);
 
         let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let version = self.version.clamp(FIRST_VERSION, VERSION);
+        bytes.extend_from_slice(&version.to_le_bytes());
         bytes.extend_from_slice(&(fields.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&checksum(&fields).to_le_bytes());
         bytes.extend_from_slice(&fields);
@@ -185,6 +198,27 @@ impl Header {
 
     pub fn identity(&self) -> Identity {
         Identity::new(self.pid, &self.host, &self.facts)
+    }
+
+    /// The labels of the process. In an opened capture, those that were set later are among them.
+    pub fn labels(&self) -> Labels {
+        labels::of(&self.facts)
+    }
+
+    /// The name of the run; empty in captures of older releases.
+    pub fn run(&self) -> &str {
+        labels::run(&self.facts)
+    }
+
+    /// What a reader recognises the process by: its role or its program.
+    pub fn title(&self) -> String {
+        labels::title(&self.labels(), &self.command)
+    }
+
+    pub(crate) fn add_labels(&mut self, later: &[(String, String)]) {
+        for (key, value) in later {
+            labels::set(&mut self.facts, key, value);
+        }
     }
 
     /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes. A header of a later version has the same
@@ -264,6 +298,7 @@ impl Header {
             LIBRARY_PATH => self.library_paths.push(text()),
             USER_PATH => self.user_paths.push(text()),
             USER_PACKAGE => self.user_packages.push(text()),
+            OUTER_FUNCTION => self.outer_functions.push(text()),
             _ => {}
         }
         Some(())
@@ -313,6 +348,7 @@ mod tests {
             library_paths: vec!["/usr".into()],
             user_paths: vec!["/srv/job".into()],
             user_packages: vec!["etl".into()],
+            outer_functions: vec!["12\tmain\t/srv/job/run.py".into()],
             attached_at_bytes: 5 << 20,
             host: "web-1".into(),
             facts: vec![
@@ -343,6 +379,7 @@ mod tests {
 
     #[test]
     fn other_files_newer_captures_and_cut_headers_give_different_errors() {
+        const LATER: u32 = VERSION + 1;
         let bytes = header().to_bytes();
         assert_eq!(Header::from_bytes(b"PK\x03\x04"), Err(HeaderError::Foreign));
         assert_eq!(
@@ -350,10 +387,10 @@ mod tests {
             Err(HeaderError::Damaged)
         );
         let mut newer = bytes.clone();
-        newer[8] = 2;
+        newer[8] = LATER as u8;
         let newer_format = |written_by: Option<&str>| {
             Err(HeaderError::Newer(NewerFormat {
-                format: 2,
+                format: LATER,
                 written_by: written_by.map(str::to_owned),
             }))
         };
@@ -364,7 +401,7 @@ mod tests {
         };
         let with_version = |header: &Header| {
             let mut bytes = header.to_bytes();
-            bytes[8] = 2;
+            bytes[8] = LATER as u8;
             bytes
         };
         let bytes = with_version(&named);

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::glob;
+
 /// Facts about a process, as files store them.
 pub type Facts = Vec<(String, String)>;
 
@@ -97,25 +99,41 @@ fn differ(one: &str, other: &str) -> bool {
     !one.is_empty() && !other.is_empty() && one != other
 }
 
-/// A user's choice of a process: its ID, and as many further parts of its identity as are needed: `1`, `1@web-2`,
-/// `4711@83456.12s`.
+/// A user's choice of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessSelector {
-    pid: u32,
-    parts: Vec<String>,
+pub enum ProcessSelector {
+    /// One process: its ID, and as many further parts of its identity as are needed: `1`, `1@web-2`, `4711@83456.12s`.
+    One { pid: u32, parts: Vec<String> },
+    /// All processes whose role or program matches a pattern: `celery*`.
+    Titled(String),
 }
 
 impl ProcessSelector {
-    pub fn matches(&self, process: &Identity) -> bool {
-        let is_known = |part: &String| process.parts().contains(&part.as_str());
-        self.pid == process.pid && self.parts.iter().all(is_known)
+    fn matches(&self, process: &Identity, title: &str) -> bool {
+        match self {
+            ProcessSelector::One { pid, parts } => {
+                let is_known = |part: &String| process.parts().contains(&part.as_str());
+                *pid == process.pid && parts.iter().all(is_known)
+            }
+            ProcessSelector::Titled(pattern) => glob::matches(pattern, title),
+        }
     }
 
-    /// Returns the indices of the captures of the selected process. Several processes are refused with their names, or an
-    /// empty list if there is none.
-    pub fn choose(&self, processes: &[Identity]) -> Result<Vec<usize>, Vec<String>> {
-        let matching = processes.iter().enumerate();
-        let matching: Vec<_> = matching.filter(|(_, one)| self.matches(one)).collect();
+    /// Returns the indices of the captures of the selected processes, whose titles are in the same order. A process ID that
+    /// several processes have is refused with their names. An empty list of names means that there is none.
+    pub fn choose(
+        &self,
+        processes: &[Identity],
+        titles: &[String],
+    ) -> Result<Vec<usize>, Vec<String>> {
+        let matching = processes.iter().zip(titles).enumerate();
+        let matching: Vec<(usize, &Identity)> = matching
+            .filter(|(_, (process, title))| self.matches(process, title))
+            .map(|(at, (process, _))| (at, process))
+            .collect();
+        if matches!(self, ProcessSelector::Titled(_)) && !matching.is_empty() {
+            return Ok(matching.into_iter().map(|(at, _)| at).collect());
+        }
         let mut distinct: Vec<&Identity> = Vec::new();
         for (_, process) in &matching {
             if !distinct.iter().any(|known| known.is_same(process)) {
@@ -141,17 +159,27 @@ impl FromStr for ProcessSelector {
         let parts: Vec<String> = words.map(str::to_owned).collect();
         match pid {
             Some(pid) if parts.iter().all(|part| !part.is_empty()) => {
-                Ok(ProcessSelector { pid, parts })
+                Ok(ProcessSelector::One { pid, parts })
             }
-            _ => Err("must be a process ID, such as 4711, or a process ID and a host: 1@web-2"),
+            None if !text.contains('@') && text.contains(char::is_alphabetic) => {
+                Ok(ProcessSelector::Titled(text.trim().to_owned()))
+            }
+            _ => Err(
+                "must be a process ID, such as 4711, a process ID and a host: 1@web-2, or the role or program: celery*",
+            ),
         }
     }
 }
 
 impl fmt::Display for ProcessSelector {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}", self.pid)?;
-        self.parts.iter().try_for_each(|part| write!(f, "@{part}"))
+        match self {
+            ProcessSelector::One { pid, parts } => {
+                write!(f, "{pid}")?;
+                parts.iter().try_for_each(|part| write!(f, "@{part}"))
+            }
+            ProcessSelector::Titled(pattern) => f.write_str(pattern),
+        }
     }
 }
 
@@ -177,7 +205,12 @@ mod tests {
     }
 
     fn select(text: &str, processes: &[Identity]) -> Result<Vec<usize>, Vec<String>> {
-        text.parse::<ProcessSelector>().unwrap().choose(processes)
+        let titles: Vec<String> = processes
+            .iter()
+            .map(|process| format!("worker of {}", process.host))
+            .collect();
+        let selector: ProcessSelector = text.parse().unwrap();
+        selector.choose(processes, &titles)
     }
 
     #[test]
@@ -211,6 +244,9 @@ mod tests {
         assert_eq!(select("2", &all), Err(Vec::new()));
         assert_eq!(select("1@web-3", &all), Err(Vec::new()));
         assert_eq!(select("1@9.00s", &all), Ok(vec![1]));
+        assert_eq!(select("worker*", &all), Ok(vec![0, 1]));
+        assert_eq!(select("* web-2", &all), Ok(vec![1]));
+        assert_eq!(select("scheduler", &all), Err(Vec::new()));
     }
 
     #[test]
@@ -225,8 +261,8 @@ mod tests {
     }
 
     #[test]
-    fn selector_without_a_process_id_is_invalid() {
-        for text in ["", "web-1", "@web-1", "1@", "-1", "1@@x"] {
+    fn selector_without_a_process_id_or_a_name_is_invalid() {
+        for text in ["", "*", "@web-1", "1@", "-1", "1@@x"] {
             assert!(text.parse::<ProcessSelector>().is_err(), "{text}");
         }
         let selector: ProcessSelector = "1@web-1@5.00s".parse().unwrap();

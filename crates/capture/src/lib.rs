@@ -18,6 +18,7 @@ pub mod glob;
 pub mod header;
 pub mod heap;
 pub mod identity;
+pub mod labels;
 pub mod line_table;
 pub mod newer;
 pub mod pack;
@@ -30,16 +31,20 @@ pub mod wire;
 
 pub use allocator::Allocator;
 pub use damage::{Damage, DamageCategory};
-pub use decode::{DecodedChunk, Node, Op, OpAction, Segment, TimeMark};
+pub use decode::{DecodedChunk, JobMark, Node, Op, OpAction, Segment, TimeMark};
 pub use event::{Frame, Record, Tables};
 pub use foreign::ForeignEvents;
 pub use header::{Header, Mode};
 pub use identity::{Identity, ProcessSelector};
+pub use labels::{LabelSelector, Labels};
 pub use pack::Packer;
 pub use python_arena::{PYTHON_ARENA_FILE, PYTHON_ARENA_NAME};
 pub use read::{
-    Capture, ChunkRef, ClockPoint, CodeText, GrowingCapture, ModuleMapping, ModuleText, OpenError,
-    OpenFailure, Registry, RegistryBuilder, Resident, SymbolText, ThreadInfo,
+    Capture, ChunkRef, ClockPoint, CodeText, GrowingCapture, JobInfo, Jobs, ModuleMapping,
+    ModuleText, OpenError, OpenFailure, Registry, RegistryBuilder, Resident, SymbolText,
+    ThreadInfo,
 };
-pub use registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};
+pub use registry::{
+    Code, Entry, JobBegan, JobEnded, Lost, MemoryPart, ModeChange, Module, Outcome, Symbol,
+};
 pub use stop_mark::StopMark;

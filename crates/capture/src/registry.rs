@@ -2,16 +2,23 @@
 //!
 //! Each is `u8 tag, varint length, fields`, so a reader can skip unknown entries.
 
+mod job;
 mod lost;
 mod memory_part;
+#[cfg(test)]
+mod tests;
 
+use crate::header::Mode;
 use crate::wire::{Reader, Writer};
 
+pub use job::{JobBegan, JobEnded, Outcome, labels, labels_to_bytes};
 pub use lost::Lost;
 pub use memory_part::MemoryPart;
 
-/// Room for any entry except a code object, a module and a symbol.
+/// Room for any entry except a code object, a module, a symbol and a job.
 pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
+/// Longer keys and values of labels are cut.
+pub const MAX_LABEL_BYTES: usize = 200;
 
 /// One entry of the registry. It borrows its texts, because the code that writes it must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +30,25 @@ pub enum Entry<'a> {
     /// A name for an address in a module, added when the capture was bundled.
     Symbol(Symbol<'a>),
     /// The thread of a stream.
-    Thread { stream: u32, os_id: u32, time: u64 },
+    Thread {
+        stream: u32,
+        os_id: u32,
+        time: u64,
+    },
     /// A thread's name; a later one replaces an earlier one.
-    ThreadName { stream: u32, name: &'a [u8] },
+    ThreadName {
+        stream: u32,
+        name: &'a [u8],
+    },
     /// Resident size of the process.
-    Resident { time: u64, bytes: u64 },
+    Resident {
+        time: u64,
+        bytes: u64,
+    },
     /// The memory limit of the process's control group.
-    Limit { bytes: u64 },
+    Limit {
+        bytes: u64,
+    },
     /// The raw counter, the monotonic clock and the wall clock at one instant.
     Clock {
         ticks: u64,
@@ -37,13 +56,43 @@ pub enum Entry<'a> {
         unix_ns: u64,
     },
     /// Events that are missing from the capture, by reason; counts of one reason add up.
-    Lost { reason: Lost, count: u64 },
+    Lost {
+        reason: Lost,
+        count: u64,
+    },
     /// Bytes that Heaptide itself holds in the program.
-    OwnMemory { bytes: u64 },
+    OwnMemory {
+        bytes: u64,
+    },
     /// A part of the process's memory, when recording began or ended.
-    Memory { part: MemoryPart, bytes: u64 },
+    Memory {
+        part: MemoryPart,
+        bytes: u64,
+    },
+    /// A job began. Events refer to it by its number.
+    JobBegan(JobBegan<'a>),
+    JobEnded(JobEnded<'a>),
+    /// A label that was set after the header was written. The last value of a key counts.
+    Label {
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// The mode changed. Event chunks of this number were recorded in the new mode.
+    ModeChange(ModeChange),
     /// Recording ended in order. Without this entry the program was killed or called `_exit`.
-    End { time: u64 },
+    End {
+        time: u64,
+    },
+}
+
+/// A change of the mode while recording. `aggregate` and `follow_fork` do not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeChange {
+    /// Counts from 1; number 0 is the mode in the header.
+    pub number: u32,
+    /// Clock units. Each thread adopts the mode at its next recorded event.
+    pub time: u64,
+    pub mode: Mode,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +169,10 @@ const END: u8 = 9;
 const MEMORY: u8 = 10;
 const MODULE: u8 = 11;
 const SYMBOL: u8 = 12;
+const LABEL: u8 = 13;
+const JOB_BEGAN: u8 = 14;
+const JOB_ENDED: u8 = 15;
+const MODE_CHANGE: u8 = 16;
 
 impl<'a> Entry<'a> {
     /// Returns the room that this entry needs.
@@ -128,6 +181,8 @@ impl<'a> Entry<'a> {
             Entry::Code(code) => code.max_bytes(),
             Entry::Module(module) => module.max_bytes(),
             Entry::Symbol(symbol) => symbol.max_bytes(),
+            Entry::JobBegan(job) => job.max_bytes(),
+            Entry::JobEnded(job) => job.max_bytes(),
             _ => MAX_SMALL_ENTRY_BYTES,
         }
     }
@@ -227,6 +282,26 @@ impl<'a> Entry<'a> {
                 out.varint(bytes);
                 MEMORY
             }
+            Entry::JobBegan(job) => {
+                job.write(out);
+                JOB_BEGAN
+            }
+            Entry::JobEnded(job) => {
+                job.write(out);
+                JOB_ENDED
+            }
+            Entry::Label { key, value } => {
+                out.text(&key[..key.len().min(MAX_LABEL_BYTES)]);
+                out.text(&value[..value.len().min(MAX_LABEL_BYTES)]);
+                LABEL
+            }
+            Entry::ModeChange(change) => {
+                out.varint(change.number.into());
+                out.varint(change.time);
+                out.varint(change.mode.sample_bytes);
+                out.u8(u8::from(change.mode.objects) | u8::from(change.mode.native) << 1);
+                MODE_CHANGE
+            }
             Entry::End { time } => {
                 out.varint(time);
                 END
@@ -303,106 +378,28 @@ impl<'a> Entry<'a> {
                 },
                 None => return Some(None),
             },
+            JOB_BEGAN => Entry::JobBegan(JobBegan::read(&mut fields)?),
+            JOB_ENDED => Entry::JobEnded(JobEnded::read(&mut fields)?),
+            LABEL => Entry::Label {
+                key: fields.text()?,
+                value: fields.text()?,
+            },
+            MODE_CHANGE => {
+                let (number, time) = (small(fields.varint()?)?, fields.varint()?);
+                let (sample_bytes, flags) = (fields.varint()?, fields.u8()?);
+                let mode = Mode {
+                    sample_bytes,
+                    objects: flags & 1 != 0,
+                    native: flags & 2 != 0,
+                    ..Mode::default()
+                };
+                Entry::ModeChange(ModeChange { number, time, mode })
+            }
             END => Entry::End {
                 time: fields.varint()?,
             },
             _ => return Some(None),
         };
         Some(Some(entry))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn entries_round_trip() {
-        let entries = [
-            Entry::Code(Code {
-                id: 9,
-                first_line: -1,
-                name: b"f",
-                qualifier: "Größe.".as_bytes(),
-                file: b"/srv/job.py",
-                line_table: &[0x80; 300],
-            }),
-            Entry::Module(Module {
-                id: 10,
-                base: 1 << 46,
-                start: 1 << 46,
-                length: 1 << 20,
-                time: 6,
-                path: &[b'x'; 2000],
-                build_id: &[7; 20],
-            }),
-            Entry::Symbol(Symbol {
-                module: 10,
-                offset: u32::MAX,
-                function: &[b'f'; 900],
-                file: b"list.c",
-                line: 7,
-            }),
-            Entry::Thread {
-                stream: 1,
-                os_id: u32::MAX,
-                time: 7,
-            },
-            Entry::ThreadName {
-                stream: 1,
-                name: b"MainThread",
-            },
-            Entry::Resident {
-                time: 1,
-                bytes: 1 << 40,
-            },
-            Entry::Limit { bytes: 1 << 30 },
-            Entry::Clock {
-                ticks: 1,
-                monotonic_ns: 2,
-                unix_ns: u64::MAX,
-            },
-            Entry::Lost {
-                reason: Lost::WriteFailed,
-                count: 3,
-            },
-            Entry::OwnMemory { bytes: 5 },
-            Entry::Memory {
-                part: MemoryPart::LibcFree,
-                bytes: 6,
-            },
-            Entry::End { time: 99 },
-        ];
-        let mut bytes = vec![0; 4096];
-        let mut len = 0;
-        for entry in &entries {
-            len += entry.write(&mut bytes[len..]);
-        }
-        let mut input = Reader::new(&bytes[..len]);
-        for entry in &entries {
-            assert_eq!(Entry::read(&mut input), Some(Some(*entry)));
-        }
-        assert_eq!(Entry::read(&mut input), None);
-        assert!(input.is_at_end());
-    }
-
-    #[test]
-    fn entry_of_a_later_release_is_skipped() {
-        let bytes = [200, 2, 0xaa, 0xbb, LIMIT, 1, 5];
-        let mut input = Reader::new(&bytes);
-        assert_eq!(Entry::read(&mut input), Some(None));
-        assert_eq!(
-            Entry::read(&mut input),
-            Some(Some(Entry::Limit { bytes: 5 }))
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut input = Reader::new(&bytes);
-            while Entry::read(&mut input).is_some() {}
-        }
     }
 }

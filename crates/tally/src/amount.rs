@@ -31,6 +31,13 @@ impl SubAssign for Raw {
     }
 }
 
+impl Raw {
+    /// Makes the count of an exact amount a fixed-point number.
+    pub fn make_fixed_point(&mut self) {
+        self.count <<= COUNT_SHIFT;
+    }
+}
+
 /// A finished sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
@@ -65,20 +72,42 @@ const VARIANCE_SHIFT: u32 = 24;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weigher {
     mean: u64,
+    /// Variances are in multiples of its square. 0 if all counts are whole numbers, because nothing is sampled.
+    unit: u64,
 }
 
 impl Weigher {
     pub fn new(sample_bytes: u64) -> Weigher {
-        Weigher { mean: sample_bytes }
+        Weigher {
+            mean: sample_bytes,
+            unit: sample_bytes,
+        }
+    }
+
+    /// Returns the weigher of another mode of the same capture. A sampled one needs a unit.
+    pub fn with_mean(self, mean: u64) -> Weigher {
+        Weigher { mean, ..self }
+    }
+
+    pub fn in_unit(self, unit: u64) -> Weigher {
+        Weigher { unit, ..self }
+    }
+
+    pub fn has_unit(&self) -> bool {
+        self.unit != 0
     }
 
     pub fn sample_bytes(&self) -> u64 {
         self.mean
     }
 
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+
     #[inline(always)]
     pub fn weigh(&self, size: u64) -> Raw {
-        if self.mean == 0 {
+        if self.unit == 0 {
             return Raw {
                 bytes: size,
                 count: 1,
@@ -90,10 +119,17 @@ impl Weigher {
 
     #[cold]
     fn weigh_sample(&self, size: u64) -> Raw {
+        if self.mean == 0 {
+            return Raw {
+                bytes: size,
+                count: 1 << COUNT_SHIFT,
+                variance: 0,
+            };
+        }
         let size = size.max(1) as f64;
         let weight = self.weight(size);
-        // In units of mean², because then it lies between 0 and 1.
-        let spread = size * weight / self.mean as f64;
+        // In units of the square of the first mean, because then it lies between 0 and 1 unless the mean has changed.
+        let spread = size * weight / self.unit as f64;
         let variance = (1.0 - 1.0 / weight) * spread * spread;
         Raw {
             bytes: (size * weight).round() as u64,
@@ -128,7 +164,7 @@ impl Weigher {
     /// Returns the number of blocks that an amount represents.
     #[inline(always)]
     pub fn blocks(&self, raw: Raw) -> u64 {
-        if self.mean == 0 {
+        if self.unit == 0 {
             return raw.count;
         }
         raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT
@@ -144,14 +180,14 @@ impl Weigher {
     }
 
     pub fn finish(&self, raw: Raw) -> Amount {
-        if self.mean == 0 {
+        if self.unit == 0 {
             return Amount {
                 bytes: raw.bytes,
                 count: raw.count,
                 variance: 0.0,
             };
         }
-        let unit = (self.mean as f64) * (self.mean as f64) / f64::from(1 << VARIANCE_SHIFT);
+        let unit = (self.unit as f64) * (self.unit as f64) / f64::from(1 << VARIANCE_SHIFT);
         Amount {
             bytes: raw.bytes,
             count: self.blocks(raw),

@@ -31,7 +31,7 @@ impl Follower {
     /// Follows a capture that was just opened, from its beginning.
     pub fn new(capture: Capture) -> Follower {
         let mut follower = Follower {
-            tally: Tally::new(capture.header.mode.sample_bytes),
+            tally: Tally::empty_for(&capture),
             growing: GrowingCapture::new(capture),
             n_failed: 0,
             damage: Vec::new(),
@@ -78,6 +78,7 @@ impl Follower {
             })
         });
         let (capture, mut cursors) = self.growing.replay_parts();
+        tally.take_modes_of(capture);
         let damage = replay_numbers(capture, wanted, &mut |_| {}, &mut |chunk, ops| {
             let new = cursors.advance(chunk, ops);
             if !new.is_empty() {
@@ -94,7 +95,7 @@ impl Follower {
             self.n_failed += 1;
             is_read = false;
             self.growing.restart();
-            self.tally = Tally::new(self.capture().header.mode.sample_bytes);
+            self.tally = Tally::empty_for(self.capture());
         }
         self.is_complete = is_read && self.growing.is_whole();
         self.growing.forget_taken();

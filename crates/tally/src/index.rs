@@ -59,6 +59,11 @@ impl Index {
         self.slots[slot] = position;
     }
 
+    /// Number of stored positions.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     pub fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u32>()
     }

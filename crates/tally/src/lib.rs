@@ -14,6 +14,7 @@ mod encoding;
 mod follow;
 mod heap_steps;
 mod index;
+mod jobs;
 mod lifetimes;
 mod live_blocks;
 mod order;
@@ -28,8 +29,12 @@ mod threads;
 
 pub use amount::Amount;
 pub use follow::Follower;
+pub use jobs::{JobKey, JobSite};
 pub use lifetimes::{Lifetime, Lifetimes, halved};
 pub use order::{replay, replay_between, replay_until};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
-pub use tally::{LiveSite, SiteSums, Snapshot, StackDetail, Sums, Tally, TallyOptions, Wanted};
+pub use tally::{
+    JobDetail, JobTable, JobTotals, LiveSite, SiteSums, Snapshot, StackDetail, Sums, Tally,
+    TallyOptions, Wanted,
+};

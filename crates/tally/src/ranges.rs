@@ -68,7 +68,13 @@ impl Ranges {
     }
 
     /// Removes the pieces between `start` and `start + length`.
-    pub fn release(&mut self, start: u64, length: u64, weigher: &Weigher) -> Vec<Released> {
+    /// `weigher` returns how the mappings of a site are weighed.
+    pub fn release(
+        &mut self,
+        start: u64,
+        length: u64,
+        weigher: impl Fn(u32) -> Weigher,
+    ) -> Vec<Released> {
         let end = start.saturating_add(length);
         let mut released = Vec::new();
         let from = match self.pieces.range(..=start).next_back() {
@@ -100,7 +106,7 @@ impl Ranges {
             };
             mapping.n_pieces = mapping.n_pieces - 1 + n_left;
             let cut = cut_end - cut_start;
-            let mut amount = weigher.weigh_part(mapping.size, cut);
+            let mut amount = weigher(mapping.site).weigh_part(mapping.size, cut);
             amount.bytes = amount.bytes.min(mapping.left.bytes);
             amount.variance = amount.variance.min(mapping.left.variance);
             if mapping.n_pieces == 0 {
@@ -120,6 +126,24 @@ impl Ranges {
             }
         }
         released
+    }
+
+    /// Returns start and length of the pieces whose sites are chosen.
+    pub fn pieces_of(&self, is_chosen: impl Fn(u32) -> bool) -> Vec<(u64, u64)> {
+        let chosen = self.pieces.iter().filter(|(_, piece)| {
+            let mapping = self.mappings.get(&piece.mapping);
+            mapping.is_some_and(|mapping| is_chosen(mapping.site))
+        });
+        chosen
+            .map(|(&start, piece)| (start, piece.length))
+            .collect()
+    }
+
+    /// Makes all counts fixed-point numbers.
+    pub fn make_fixed_point(&mut self) {
+        for mapping in self.mappings.values_mut() {
+            mapping.left.make_fixed_point();
+        }
     }
 
     /// Restores a removed piece. Nothing may be mapped in its range.
@@ -232,13 +256,13 @@ impl Ranges {
 mod tests {
     use super::*;
 
-    const EXACT: fn() -> Weigher = || Weigher::new(0);
+    const EXACT: fn(u32) -> Weigher = |_| Weigher::new(0);
 
     fn mapped(sizes: &[u64]) -> Ranges {
         let mut ranges = Ranges::default();
         let mut start = 0x1000;
         for (site, &size) in sizes.iter().enumerate() {
-            ranges.insert(start, size, site as u32, EXACT().weigh(size));
+            ranges.insert(start, size, site as u32, EXACT(0).weigh(size));
             start += size;
         }
         ranges
@@ -252,18 +276,18 @@ mod tests {
     #[test]
     fn hole_in_the_middle_leaves_two_pieces_and_the_count() {
         let mut ranges = mapped(&[0x3000]);
-        let hole = ranges.release(0x2000, 0x1000, &EXACT());
+        let hole = ranges.release(0x2000, 0x1000, EXACT);
         assert_eq!(sums(&hole), [(0, 0x1000, 0)]);
-        let first = ranges.release(0x1000, 0x1000, &EXACT());
+        let first = ranges.release(0x1000, 0x1000, EXACT);
         assert_eq!(sums(&first), [(0, 0x1000, 0)]);
-        let last = ranges.release(0x0, 0x10000, &EXACT());
+        let last = ranges.release(0x0, 0x10000, EXACT);
         assert_eq!(sums(&last), [(0, 0x1000, 1)]);
     }
 
     #[test]
     fn one_release_covers_several_mappings_and_parts_of_others() {
         let mut ranges = mapped(&[0x2000, 0x1000, 0x2000]);
-        let released = ranges.release(0x2000, 0x3000, &EXACT());
+        let released = ranges.release(0x2000, 0x3000, EXACT);
         assert_eq!(
             sums(&released),
             [(0, 0x1000, 0), (1, 0x1000, 1), (2, 0x1000, 0)]
@@ -274,7 +298,7 @@ mod tests {
     fn restored_pieces_can_be_released_again() {
         let mut ranges = mapped(&[0x2000]);
         for _ in 0..3 {
-            let released = ranges.release(0x1000, 0x2000, &EXACT());
+            let released = ranges.release(0x1000, 0x2000, EXACT);
             assert_eq!(sums(&released), [(0, 0x2000, 1)]);
             released.iter().for_each(|piece| ranges.restore(piece));
         }
@@ -283,8 +307,8 @@ mod tests {
     #[test]
     fn mapping_at_the_end_of_the_address_space_does_not_wrap() {
         let mut ranges = Ranges::default();
-        ranges.insert(u64::MAX - 10, u64::MAX, 0, EXACT().weigh(u64::MAX));
-        let released = ranges.release(u64::MAX - 5, u64::MAX, &EXACT());
+        ranges.insert(u64::MAX - 10, u64::MAX, 0, EXACT(0).weigh(u64::MAX));
+        let released = ranges.release(u64::MAX - 5, u64::MAX, EXACT);
         assert_eq!(released.len(), 1);
     }
 }

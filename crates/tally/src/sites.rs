@@ -1,4 +1,4 @@
-//! Sums per site: a call stack, in a thread, with an allocator.
+//! Sums per site: a call stack, in a thread, with an allocator, for a job.
 //!
 //! Reports need each site's share of the heap's peak. Copying all sites at every new peak would be far too slow, so a site
 //! is copied when it first changes after a peak: peaks are numbered, and a site with an older stamp than the last number
@@ -10,6 +10,7 @@ use crate::amount::Raw;
 use crate::cohorts::Cohorts;
 use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
+use crate::jobs::JobKey;
 use crate::lifetimes::Lifetimes;
 use crate::stacks::StackId;
 
@@ -18,6 +19,20 @@ pub(crate) struct SiteKey {
     pub stack: StackId,
     pub stream: u32,
     pub allocator: u8,
+    pub job: JobKey,
+    /// Position of the sampling distance among those of the capture; 0 unless the mode has changed.
+    pub mean: u16,
+}
+
+impl SiteKey {
+    /// The key of a number that is not in use. No stack has this number, and no allocator is 0.
+    const UNUSED: SiteKey = SiteKey {
+        stack: StackId(u32::MAX),
+        stream: 0,
+        allocator: 0,
+        job: JobKey::NONE,
+        mean: 0,
+    };
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,6 +69,8 @@ pub(crate) struct Sites {
     cohorts: Option<Box<Cohorts>>,
     /// By site; not longer than needed.
     temporary: Vec<Raw>,
+    /// Numbers that are not in use: those of folded sites.
+    unused: Vec<u32>,
 }
 
 impl Sites {
@@ -72,15 +89,58 @@ impl Sites {
         if let Some(at) = self.index.find(hash, |at| keys[at as usize] == key) {
             return at;
         }
+        if let Some(at) = self.unused.pop() {
+            self.keys[at as usize] = key;
+            self.sites[at as usize] = Site::default();
+            self.add_to_index(hash, at);
+            return at;
+        }
         let at = keys.len() as u32;
-        self.index
-            .insert(hash, at, |at| hash_of(&keys[at as usize]));
         self.keys.push(key);
+        self.add_to_index(hash, at);
         match &mut self.cohorts {
             Some(cohorts) => cohorts.add_site(),
             None => self.sites.push(Site::default()),
         }
         at
+    }
+
+    fn add_to_index(&mut self, hash: u64, at: u32) {
+        let keys = &self.keys;
+        // Entries of folded sites stay behind; they are harmless, and removed when they are the majority.
+        if self.index.len() > 2 * keys.len() + 64 {
+            self.index = Index::default();
+            for (at, key) in keys.iter().enumerate() {
+                if *key != SiteKey::UNUSED {
+                    let hash_at = |at: u32| hash_of(&keys[at as usize]);
+                    self.index.insert(hash_of(key), at as u32, hash_at);
+                }
+            }
+            return;
+        }
+        self.index
+            .insert(hash, at, |at| hash_of(&keys[at as usize]));
+    }
+
+    pub fn key_and_sums(&self, site: u32) -> (SiteKey, Site) {
+        (self.keys[site as usize], self.sites[site as usize])
+    }
+
+    pub fn stack_and_sums(&self, site: u32) -> (StackId, Site) {
+        (self.keys[site as usize].stack, self.sites[site as usize])
+    }
+
+    /// Adds the sums of a site without live blocks to another one, and makes its number free. Only without bins of time.
+    pub fn fold(&mut self, site: u32, into: SiteKey) {
+        let from = self.sites[site as usize];
+        let share = from.peak_at(self.peak_number);
+        let target = self.number_of(into);
+        let sums = self.change(target);
+        sums.total += from.total;
+        sums.moment = sums.moment.wrapping_add(from.moment);
+        sums.peak += share;
+        self.keys[site as usize] = SiteKey::UNUSED;
+        self.unused.push(site);
     }
 
     /// Counts blocks separately by the bin of time in which they are allocated.
@@ -167,6 +227,24 @@ impl Sites {
         self.keys[self.owner(number)].allocator
     }
 
+    pub fn mean(&self, number: u32) -> u16 {
+        self.keys[self.owner(number)].mean
+    }
+
+    pub fn stack(&self, number: u32) -> StackId {
+        self.keys[self.owner(number)].stack
+    }
+
+    /// Makes the counts of all sums fixed-point numbers. There are no bins of time yet.
+    pub fn make_fixed_point(&mut self) {
+        for site in &mut self.sites {
+            for amount in [&mut site.total, &mut site.live, &mut site.peak] {
+                amount.make_fixed_point();
+            }
+        }
+        self.temporary.iter_mut().for_each(Raw::make_fixed_point);
+    }
+
     /// Returns all sites and their live amounts, if there are no bins of time.
     pub fn live(&self) -> impl Iterator<Item = (SiteKey, Raw)> + '_ {
         let sites = self.keys.iter().zip(&self.sites);
@@ -205,12 +283,25 @@ impl Sites {
         self.sites.len()
     }
 
-    pub fn write(&self, out: &mut Encoder) {
+    /// Whether a site belongs to a job, or did.
+    pub fn has_jobs(&self) -> bool {
+        !self.unused.is_empty() || self.keys.iter().any(|key| key.job != JobKey::NONE)
+    }
+
+    /// Writes the sites, with the job and the sampling distance of each if these are asked for.
+    pub fn write(&self, out: &mut Encoder, with_jobs: bool, with_means: bool) {
         out.number(self.sites.len() as u64);
         for (key, site) in self.keys.iter().zip(&self.sites) {
-            out.number(key.stack.0.into());
+            let is_unused = *key == SiteKey::UNUSED;
+            out.number(if is_unused { 0 } else { key.stack.0.into() });
             out.number(key.stream.into());
             out.byte(key.allocator);
+            if with_jobs {
+                out.number(key.job.0.into());
+            }
+            if with_means {
+                out.number(key.mean.into());
+            }
             out.amount(site.total);
             out.amount(site.live);
             let is_settled = site.stamp == self.peak_number;
@@ -218,9 +309,16 @@ impl Sites {
         }
     }
 
-    pub fn read(input: &mut Decoder, n_stacks: usize) -> Option<Sites> {
+    /// Reads sites. With 0 sampling distances, they were written without them.
+    pub fn read(
+        input: &mut Decoder,
+        n_stacks: usize,
+        with_jobs: bool,
+        n_means: usize,
+    ) -> Option<Sites> {
         let n_sites = input.length(12)?;
         let mut sites = Sites::default();
+        let mut unused = Vec::new();
         sites.keys.reserve_exact(n_sites);
         sites.sites.reserve_exact(n_sites);
         for _ in 0..n_sites {
@@ -228,8 +326,25 @@ impl Sites {
                 stack: StackId(input.number32()?),
                 stream: input.number32()?,
                 allocator: input.byte()?,
+                job: JobKey(if with_jobs { input.number32()? } else { 0 }),
+                mean: match n_means {
+                    0 => 0,
+                    _ => u16::try_from(input.number()?).ok()?,
+                },
             };
+            if usize::from(key.mean) >= n_means.max(1) {
+                return None;
+            }
             let number = sites.sites.len();
+            if with_jobs && key.allocator == 0 {
+                for _ in 0..3 {
+                    input.amount()?;
+                }
+                sites.keys.push(SiteKey::UNUSED);
+                sites.sites.push(Site::default());
+                unused.push(number as u32);
+                continue;
+            }
             if key.stack.0 as usize >= n_stacks || sites.intern(key) as usize != number {
                 return None;
             }
@@ -240,6 +355,8 @@ impl Sites {
                 ..Site::default()
             };
         }
+        // Not before: while sites are read, each gets the next number.
+        sites.unused = unused;
         Some(sites)
     }
 
@@ -247,6 +364,7 @@ impl Sites {
         self.keys.capacity() * size_of::<SiteKey>()
             + self.sites.capacity() * size_of::<Site>()
             + self.temporary.capacity() * size_of::<Raw>()
+            + self.unused.capacity() * size_of::<u32>()
             + self.index.heap_bytes()
             + self
                 .cohorts
@@ -256,5 +374,7 @@ impl Sites {
 }
 
 fn hash_of(key: &SiteKey) -> u64 {
-    hash(u64::from(key.stack.0) << 32 | u64::from(key.stream)) ^ hash(u64::from(key.allocator))
+    hash(u64::from(key.stack.0) << 32 | u64::from(key.stream))
+        ^ hash(u64::from(key.job.0) << 8 | u64::from(key.allocator))
+        ^ u64::from(key.mean) << 48
 }

@@ -12,6 +12,13 @@ mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
 mod external_sums;
+mod job_table;
+#[cfg(test)]
+mod job_tests;
+mod jobs;
+mod modes;
+#[cfg(test)]
+mod modes_tests;
 #[cfg(test)]
 mod options_tests;
 mod snapshot;
@@ -27,6 +34,7 @@ use heaptide_capture::{Allocator, Capture, Damage, DecodedChunk, Op, OpAction, T
 
 use crate::amount::{Raw, Weigher};
 use crate::heap_steps::HeapSteps;
+use crate::jobs::{JobKey, JobStates};
 use crate::live_blocks::LiveBlocks;
 use crate::ranges::{self, Ranges};
 use crate::series::HeapSeries;
@@ -35,11 +43,14 @@ use crate::sizes::SizeCounts;
 use crate::stacks::{StackId, Stacks};
 use crate::threads::{LastFree, Thread, Threads};
 
+pub use job_table::{JobTable, JobTotals};
+pub use jobs::JobDetail;
+use modes::Modes;
 pub use snapshot::{LiveSite, Snapshot};
 pub use sums::{SiteSums, Sums};
 
-/// Chooses sites by their stack and the stream of their thread.
-pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32) -> bool + 'a;
+/// Chooses sites by their stack, the stream of their thread, and their job.
+pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32, JobKey) -> bool + 'a;
 
 /// The results that a tally computes in addition to sums and peak.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +64,9 @@ pub struct TallyOptions {
     pub stacks: StackDetail,
     /// Clock units, ascending and disjoint: spans in which the heap is recorded clock unit by clock unit.
     pub exact_spans: Vec<Range<u64>>,
+    pub jobs: JobDetail,
+    /// The number of jobs to expect. A table that grows step by step leaves gaps in the heap, which cost as much as itself.
+    pub n_jobs: usize,
 }
 
 /// The frames by which a tally distinguishes sites. Fewer frames are cheaper.
@@ -71,7 +85,9 @@ const BATCH: usize = 16;
 
 /// The state of all sums while events pass.
 pub struct Tally {
+    /// For the mode of the current operations.
     weigher: Weigher,
+    modes: Modes,
     stacks: Stacks,
     sites: Sites,
     blocks: LiveBlocks,
@@ -112,6 +128,9 @@ pub struct Tally {
     is_over: bool,
     /// The allocation times of all live blocks are known. False after reading a checkpoint.
     knows_births: bool,
+    job_detail: JobDetail,
+    /// The sums of each job, if wanted.
+    jobs: Option<Box<JobStates>>,
 }
 
 impl Tally {
@@ -119,6 +138,7 @@ impl Tally {
     pub fn new(sample_bytes: u64) -> Tally {
         Tally {
             weigher: Weigher::new(sample_bytes),
+            modes: Modes::default(),
             stacks: Stacks::default(),
             sites: Sites::default(),
             blocks: LiveBlocks::new(),
@@ -148,6 +168,8 @@ impl Tally {
             has_begun: true,
             is_over: false,
             knows_births: true,
+            job_detail: JobDetail::Nothing,
+            jobs: None,
         }
     }
 
@@ -160,17 +182,28 @@ impl Tally {
             }
         }
         let Some(checkpoint) = &capture.checkpoint else {
-            return Ok(Tally::new(capture.header.mode.sample_bytes));
+            return Ok(Tally::empty_for(capture));
         };
-        Tally::from_bytes(&capture.read_checkpoint()?).ok_or_else(|| checkpoint.wrong_record())
+        let tally = Tally::from_bytes(&capture.read_checkpoint()?);
+        let mut tally = tally.ok_or_else(|| checkpoint.wrong_record())?;
+        tally.take_modes_of(capture);
+        Ok(tally)
     }
 
     /// Sets the options. Call it once, before the first event.
     pub fn configure(&mut self, options: TallyOptions) {
         self.n_recent = options.temporary.map_or(0, |n| n as usize + 1);
-        self.stack_detail = options.stacks;
+        if !(self.modes.are_mixed() && options.stacks == StackDetail::Nothing) {
+            self.stack_detail = options.stacks;
+        }
         self.steps = HeapSteps::new(options.exact_spans);
         self.first_time = self.time;
+        self.job_detail = options.jobs;
+        if matches!(self.job_detail, JobDetail::Each) {
+            self.jobs.get_or_insert_default().reserve(options.n_jobs);
+            return;
+        }
+        self.jobs = None;
         // Sums of a file without events have no times.
         if options.edges.is_empty() || !self.has_totals {
             return;
@@ -186,7 +219,7 @@ impl Tally {
 
     /// Takes some operations of a chunk. Chunks of several threads may alternate; those of one thread are in order.
     pub fn apply(&mut self, chunk: &DecodedChunk, ops: Range<usize>) {
-        self.apply_wanted(chunk, ops, &mut |_, _, _| true);
+        self.apply_wanted(chunk, ops, &mut |_, _, _, _| true);
     }
 
     /// Does the same, but counts sizes of wanted sites only. All sites are on the heap and determine its peak:
@@ -194,6 +227,9 @@ impl Tally {
     pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
         if self.is_over || chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
             return;
+        }
+        if !self.is_in_mode(chunk.head.generation) {
+            self.enter_mode(chunk.head.generation);
         }
         let slot = self.threads.slot(chunk.head.stream);
         let mut thread = self.threads.take(slot);
@@ -205,9 +241,20 @@ impl Tally {
         if let Some(mark) = next_mark.checked_sub(1).and_then(|n| chunk.times.get(n)) {
             self.set_time(mark.time, &thread);
         }
+        let mut next_job = self.enter_job(chunk, &mut thread, at);
         while at < ops.end && !self.is_over {
             let mark = chunk.times.get(next_mark);
-            let until = mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
+            let mut until =
+                mark.map_or(ops.end, |mark| (mark.first_op as usize).clamp(at, ops.end));
+            // Operations between two job marks have the same job.
+            let job = chunk.jobs.get(next_job).map(|job| job.first_op as usize);
+            if let Some(first_op) = job.filter(|&first_op| first_op < until) {
+                until = first_op.max(at);
+                self.run(chunk, at..until, &mut thread, wanted);
+                at = until;
+                next_job = self.enter_job(chunk, &mut thread, at);
+                continue;
+            }
             self.run(chunk, at..until, &mut thread, wanted);
             at = until;
             if let Some(mark) = mark.filter(|_| at < ops.end) {
@@ -258,6 +305,7 @@ impl Tally {
             self.has_begun = true;
             self.sites.begin();
             self.sizes = SizeCounts::new();
+            self.modes.forget_sizes();
             // The search for the peak begins again here.
             self.peak = self.now;
             self.peak_time = edge;
@@ -309,6 +357,13 @@ impl Tally {
                     OpAction::Free => self.free(thread, op.address),
                     OpAction::FreeRange => self.free_range(thread, op.address, op.size),
                     OpAction::Unfree => self.unfree(thread),
+                    OpAction::JobEnd => {
+                        self.n_events -= 1;
+                        self.end_job(op.address);
+                        if thread.job.job().map(u64::from) == Some(op.address) {
+                            thread.job = JobKey::NONE;
+                        }
+                    }
                 }
             }
         }
@@ -340,7 +395,11 @@ impl Tally {
         wanted: &mut Wanted,
     ) -> (u32, bool) {
         match thread.nodes.get(op.node as usize) {
-            Some(slot) if slot.allocator == op.allocator && slot.epoch == self.epoch => {
+            Some(slot)
+                if slot.allocator == op.allocator
+                    && slot.epoch == self.epoch
+                    && slot.job == thread.job =>
+            {
                 (slot.site, slot.is_wanted)
             }
             _ => self.new_site_of(chunk, thread, op, wanted),
@@ -367,13 +426,17 @@ impl Tally {
             stack,
             stream: thread.stream,
             allocator: op.allocator,
+            job: thread.job,
+            mean: self.modes.current_mean(),
         });
-        let is_wanted = wanted(&self.stacks, stack, thread.stream);
+        self.add_job_site(site, thread.job);
+        let is_wanted = wanted(&self.stacks, stack, thread.stream, thread.job);
         if let Some(slot) = thread.nodes.get_mut(op.node as usize) {
             slot.site = site;
             slot.allocator = op.allocator;
             slot.is_wanted = is_wanted;
             slot.epoch = self.epoch;
+            slot.job = thread.job;
         }
         (site, is_wanted)
     }
@@ -386,5 +449,6 @@ impl Tally {
             + self.ranges.heap_bytes()
             + self.sizes.heap_bytes()
             + self.threads.heap_bytes()
+            + self.jobs.as_ref().map_or(0, |jobs| jobs.heap_bytes())
     }
 }

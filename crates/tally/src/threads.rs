@@ -3,6 +3,7 @@
 
 use crate::encoding::{Decoder, Encoder};
 use crate::index::{Index, hash};
+use crate::jobs::JobKey;
 use crate::live_blocks::Block;
 use crate::ranges::{Ranges, Released};
 use crate::recent::Recent;
@@ -20,6 +21,8 @@ pub(crate) struct NodeSlot {
     pub is_wanted: bool,
     /// The bin of time in which blocks are counted under `site`.
     pub epoch: u16,
+    /// The job of the site.
+    pub job: JobKey,
 }
 
 impl NodeSlot {
@@ -29,6 +32,7 @@ impl NodeSlot {
         allocator: 0,
         is_wanted: false,
         epoch: 0,
+        job: JobKey::NONE,
     };
 }
 
@@ -70,6 +74,8 @@ pub(crate) struct Thread {
     pub nodes: Vec<NodeSlot>,
     pub last_free: LastFree,
     pub recent: Recent,
+    /// The job of its next allocation.
+    pub job: JobKey,
 }
 
 impl Thread {
@@ -166,6 +172,17 @@ impl Threads {
     pub fn forget_chunk(&mut self, thread: &mut Thread) {
         thread.chunk = None;
         self.spare.push(std::mem::take(&mut thread.nodes));
+    }
+
+    /// Makes the counts of all frees that may be undone fixed-point numbers.
+    pub fn make_fixed_point(&mut self) {
+        for thread in &mut self.threads {
+            if let LastFree::Pieces { pieces, .. } = &mut thread.last_free {
+                for piece in pieces {
+                    piece.amount.make_fixed_point();
+                }
+            }
+        }
     }
 
     /// Returns the numbers for which frees may still be undone.

@@ -102,7 +102,12 @@ struct Reading {
     last_value: u32,
     stacks: AllocationStacks,
     open_stack: Vec<u32>,
+    /// Sum of the sizes and extra bytes of all objects so far.
+    whole_bytes: u64,
 }
+
+/// Larger than any address space. Sizes whose sum exceeds this are damage, so sums over objects cannot overflow.
+const MAX_WHOLE_BYTES: u64 = 1 << 57;
 
 impl Reading {
     fn header(&mut self, fields: &[u8]) -> Option<()> {
@@ -199,13 +204,20 @@ impl Reading {
     }
 
     fn size(&mut self, bytes: &mut Reader) -> Option<()> {
-        self.snapshot.objects.sizes.push(bytes.varint()?);
+        let size = self.plausible(bytes.varint()?)?;
+        self.snapshot.objects.sizes.push(size);
         Some(())
     }
 
     fn extra(&mut self, bytes: &mut Reader) -> Option<()> {
-        self.snapshot.objects.extras.push(bytes.varint()?);
+        let extra = self.plausible(bytes.varint()?)?;
+        self.snapshot.objects.extras.push(extra);
         Some(())
+    }
+
+    fn plausible(&mut self, n_bytes: u64) -> Option<u64> {
+        self.whole_bytes = self.whole_bytes.saturating_add(n_bytes);
+        (self.whole_bytes <= MAX_WHOLE_BYTES).then_some(n_bytes)
     }
 
     fn flags(&mut self, bytes: &mut Reader) -> Option<()> {

@@ -209,6 +209,8 @@ impl GrowingCapture {
         }
         if is_changed {
             self.capture.registry = self.registry.clone().finish();
+            let capture = &mut self.capture;
+            capture.header.add_labels(&capture.registry.labels);
         }
     }
 

@@ -9,6 +9,7 @@ mod chunk;
 mod concurrent_write_tests;
 mod error;
 mod growing;
+mod jobs;
 mod registry;
 mod scan;
 mod source;
@@ -29,6 +30,7 @@ pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
 pub use error::{OpenError, OpenFailure};
 pub use growing::{Cursors, GrowingCapture};
+pub use jobs::{JobInfo, Jobs};
 pub use registry::{
     ClockPoint, CodeText, ModuleMapping, ModuleText, Registry, RegistryBuilder, Resident,
     SymbolText, ThreadInfo,
@@ -180,6 +182,7 @@ impl Capture {
             }
         }
         self.registry = builder.finish();
+        self.header.add_labels(&self.registry.labels);
         self.damage.sort_by_key(|damage| damage.offset);
     }
 
@@ -240,7 +243,7 @@ impl Capture {
         self.chunks
             .iter()
             .map(|chunk| u64::from(chunk.n_events))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 }
 

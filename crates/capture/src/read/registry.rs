@@ -1,8 +1,12 @@
 //! The content of the registry stream: threads, code objects and libraries, which event streams refer to by number.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use crate::registry::{Code, Entry, Lost, MemoryPart, Module, Symbol};
+use super::jobs::Jobs;
+use crate::header::Mode;
+use crate::labels::Labels;
+use crate::registry::{Code, Entry, Lost, MemoryPart, ModeChange, Module, Symbol};
 use crate::stop_mark::StopMark;
 use crate::wire::Reader;
 
@@ -96,6 +100,13 @@ pub struct Registry {
     pub own_memory: u64,
     /// Parts of the process's memory that are not sums of blocks.
     pub memory: BTreeMap<MemoryPart, u64>,
+    /// The jobs that ran while the process was recorded.
+    /// Shared, because there may be very many.
+    pub jobs: Arc<Jobs>,
+    /// Labels set after the header was written; [`super::Capture`] puts them into the header.
+    pub labels: Labels,
+    /// Changes of the mode, by number from 1 on without gaps.
+    pub mode_changes: Vec<ModeChange>,
     /// Clock units at which recording ended in order; `None` after a kill, or while recording continues.
     pub end: Option<u64>,
     /// The recording stopped because it failed; events after that are not in the capture.
@@ -147,6 +158,12 @@ impl Registry {
 }
 
 impl Registry {
+    /// Returns all modes of the recording, by time; `first` is that of the header.
+    pub fn modes(&self, first: Mode) -> impl Iterator<Item = Mode> + '_ {
+        let later = self.mode_changes.iter().map(|change| change.mode);
+        std::iter::once(first).chain(later)
+    }
+
     fn add_module(&mut self, module: &Module) {
         let known = self.modules.entry(module.id).or_default();
         known.path = text(module.path);
@@ -188,6 +205,7 @@ pub struct RegistryBuilder {
     registry: Registry,
     threads: BTreeMap<u32, ThreadInfo>,
     lost: BTreeMap<Lost, u64>,
+    jobs: Jobs,
     /// Number of samples that are merged into one.
     resident_stride: usize,
     /// Number of samples merged into the last kept one.
@@ -204,6 +222,7 @@ impl RegistryBuilder {
             registry: Registry::new(tick_shift),
             threads: BTreeMap::new(),
             lost: BTreeMap::new(),
+            jobs: Jobs::default(),
             resident_stride: 1,
             n_merged: 0,
         }
@@ -262,6 +281,15 @@ impl RegistryBuilder {
             Entry::Memory { part, bytes } => {
                 registry.memory.insert(part, bytes);
             }
+            Entry::JobBegan(job) => self.jobs.begin(&job),
+            Entry::JobEnded(job) => self.jobs.end(&job),
+            Entry::Label { key, value } => registry.labels.push((text(key), text(value))),
+            Entry::ModeChange(change) => {
+                // A file may say anything; a number that does not follow the last one would have no chunks.
+                if change.number as usize == registry.mode_changes.len() + 1 {
+                    registry.mode_changes.push(change);
+                }
+            }
             Entry::End { time } => registry.end = Some(time),
         }
     }
@@ -311,6 +339,7 @@ impl RegistryBuilder {
         let mut registry = self.registry;
         registry.threads = self.threads.into_values().collect();
         registry.lost = self.lost.into_iter().collect();
+        registry.jobs = Arc::new(self.jobs);
         registry.resident.sort_by_key(|sample| sample.time);
         registry.clocks.sort_by_key(|point| point.ticks);
         // A point at which one of the clocks stops or goes back says nothing about the rate of the other.

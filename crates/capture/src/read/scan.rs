@@ -439,7 +439,7 @@ fn count_events(head: &SlotHead, payload: &[u8], scratch: &mut DecodedChunk) -> 
     let events = scratch
         .ops
         .iter()
-        .filter(|op| op.action != OpAction::Unfree);
+        .filter(|op| op.action != OpAction::Unfree && op.action != OpAction::JobEnd);
     let last_sequence = scratch.segments.last().map(|segment| segment.sequence);
     (
         events.count() as u32,

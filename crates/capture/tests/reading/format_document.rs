@@ -4,7 +4,7 @@
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Capture, Frame, OpAction, Packer, Tables};
+use heaptide_capture::{Allocator, Capture, DecodedChunk, Frame, OpAction, Packer, Tables};
 use heaptide_tally::replay;
 
 use crate::file::FileBuilder;
@@ -90,6 +90,32 @@ fn second_thread() -> Vec<u8> {
         tables.write_switch(out, 4);
         tables.write_alloc(out, Allocator::Malloc, 4096, BLOCK + 0x1000);
     })
+}
+
+fn job_payload() -> Vec<u8> {
+    payload(1, 500, |tables, out| {
+        tables.write_job(out, 7, 2);
+        tables.write_alloc(out, Allocator::Malloc, 64, BLOCK);
+        tables.write_job_end(out, 7);
+        tables.write_job(out, 0, 0);
+        tables.write_alloc(out, Allocator::Malloc, 64, BLOCK + 0x100);
+    })
+}
+
+#[test]
+fn example_of_jobs_equals_the_written_bytes_and_is_decoded() {
+    assert_eq!(example("Example: jobs"), job_payload());
+    let mut chunk = DecodedChunk::new();
+    chunk.decode(&ChunkHead::default(), &job_payload());
+    let marks: Vec<_> = chunk
+        .jobs
+        .iter()
+        .map(|it| (it.job, it.name, it.first_op))
+        .collect();
+    assert_eq!(marks, [(7, 2, 0), (0, 0, 2)]);
+    assert_eq!(chunk.ops[1].action, OpAction::JobEnd);
+    assert_eq!(chunk.ops[1].address, 7);
+    assert!(chunk.complete);
 }
 
 #[test]

@@ -6,10 +6,11 @@
 //! The bytes come from a file, so reading checks every length against the remaining bytes and every index against the
 //! length of its list. It refuses counts so large that further counting would overflow.
 
-use super::{StackDetail, Tally};
+use super::{JobDetail, Modes, StackDetail, Tally};
 use crate::amount::Weigher;
 use crate::encoding::{Decoder, Encoder};
 use crate::heap_steps::HeapSteps;
+use crate::jobs::JobStates;
 use crate::live_blocks::LiveBlocks;
 use crate::ranges::Ranges;
 use crate::series::HeapSeries;
@@ -20,15 +21,27 @@ use crate::threads::Threads;
 
 /// The first byte. Tallies of another version cannot be read.
 const VERSION: u8 = 1;
+/// Flags in the first byte, above the version. Sites have jobs, and the sums of jobs follow at the end.
+const WITH_JOBS: u8 = 2;
+/// Sites have sampling distances, because the mode has changed.
+const WITH_MODES: u8 = 4;
 
 impl Tally {
     /// Returns all sums so far as bytes, without the results of [`Tally::configure`]. `with_blocks` adds live blocks and
     /// the last free of each thread, which a tally needs to take further events.
     pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
         let mut out = Encoder::default();
-        out.byte(VERSION);
+        let jobs = self.jobs.as_ref().filter(|jobs| !jobs.states.is_empty());
+        let with_jobs = jobs.is_some() || self.sites.has_jobs();
+        let is_mixed = self.modes.are_mixed();
+        out.byte(VERSION | flag(with_jobs, WITH_JOBS) | flag(is_mixed, WITH_MODES));
         out.byte(u8::from(with_blocks));
-        out.number(self.weigher.sample_bytes());
+        if is_mixed {
+            out.number(self.weigher.unit());
+            self.modes.write(&mut out);
+        } else {
+            out.number(self.weigher.sample_bytes());
+        }
         for count in [
             self.n_events,
             self.n_frees,
@@ -49,7 +62,7 @@ impl Tally {
             out.number(number);
         }
         self.stacks.write(&mut out);
-        self.sites.write(&mut out);
+        self.sites.write(&mut out, with_jobs, is_mixed);
         self.sizes.write(&mut out);
         self.series.write(&mut out);
         if with_blocks {
@@ -57,21 +70,31 @@ impl Tally {
             self.threads.write(&self.ranges, &mut out);
             self.blocks.write(&mut out);
         }
+        if with_jobs {
+            let none = JobStates::default();
+            let jobs = jobs.map_or(&none, |jobs| jobs);
+            jobs.write(&mut out, |site| self.sites.key_and_sums(site).1.live.bytes);
+        }
         out.into_bytes()
     }
 
     /// Reads a tally that [`Tally::to_bytes`] wrote; `None` if the bytes are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Tally> {
         let mut input = Decoder::new(bytes);
-        if input.byte()? != VERSION {
+        let version = input.byte()?;
+        if version & !(WITH_JOBS | WITH_MODES) != VERSION {
             return None;
         }
+        let with_jobs = version & WITH_JOBS != 0;
         let with_blocks = match input.byte()? {
             0 => false,
             1 => true,
             _ => return None,
         };
-        let weigher = Weigher::new(input.number()?);
+        let (weigher, modes) = match version & WITH_MODES {
+            0 => (Weigher::new(input.number()?), Modes::default()),
+            _ => read_modes(&mut input)?,
+        };
         let n_events = input.count()?;
         let n_frees = input.count()?;
         let n_unknown_frees = input.count()?;
@@ -81,7 +104,12 @@ impl Tally {
         let (peak_time, time) = (input.number()?, input.number()?);
         let (bytes_before, bytes_highest) = (input.number()?, input.number()?);
         let stacks = Stacks::read(&mut input)?;
-        let sites = Sites::read(&mut input, stacks.n_stacks())?;
+        let sites = Sites::read(
+            &mut input,
+            stacks.n_stacks(),
+            with_jobs,
+            modes.means().len(),
+        )?;
         let sizes = SizeCounts::read(&mut input)?;
         let series = HeapSeries::read(&mut input)?;
         let mut ranges = Ranges::default();
@@ -96,8 +124,14 @@ impl Tally {
             }
             blocks = LiveBlocks::read(&mut input, sites.len())?;
         }
+        let mut jobs = None;
+        if with_jobs {
+            let states = JobStates::read(&mut input, stacks.n_stacks(), sites.len())?;
+            jobs = Some(Box::new(states));
+        }
         input.is_at_end().then_some(Tally {
             weigher,
+            modes,
             stacks,
             sites,
             blocks,
@@ -127,6 +161,21 @@ impl Tally {
             has_begun: true,
             is_over: false,
             knows_births: n_events == 0,
+            job_detail: JobDetail::Nothing,
+            jobs,
         })
     }
+}
+
+fn flag(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
+}
+
+/// Reads the modes of a tally whose mode has changed, and the weigher of the current one.
+fn read_modes(input: &mut Decoder) -> Option<(Weigher, Modes)> {
+    let unit = input.number()?;
+    let (modes, mean) = Modes::read(input)?;
+    // A sampled mode without a unit would divide by zero.
+    let is_sampled = modes.means().iter().any(|&mean| mean != 0);
+    (unit != 0 || !is_sampled).then(|| (Weigher::new(mean).in_unit(unit), modes))
 }

@@ -5,13 +5,18 @@ use heaptide_capture::{Allocator, Frame};
 
 use super::Tally;
 use crate::amount::Raw;
+use crate::jobs::JobKey;
 use crate::sites::SiteKey;
 use crate::stacks::StackId;
 
-fn raw(sum: BlockSum) -> Raw {
+/// Larger than any sum of a real process. The sums of a damaged file are cut here, so that no sum over sites overflows.
+const MAX_SUM: u64 = 1 << 56;
+
+/// Returns a site's share, cut so that `whole`, the sum over all sites, stays below [`MAX_SUM`].
+fn raw(sum: BlockSum, whole: Raw) -> Raw {
     Raw {
-        bytes: sum.bytes,
-        count: sum.count,
+        bytes: sum.bytes.min(MAX_SUM.saturating_sub(whole.bytes)),
+        count: sum.count.min(MAX_SUM.saturating_sub(whole.count)),
         variance: 0,
     }
 }
@@ -42,12 +47,15 @@ impl SumSink for Tally {
             stack,
             stream,
             allocator: allocator as u8,
+            job: JobKey::NONE,
+            mean: 0,
         });
+        let (at_peak, at_end) = (raw(at_peak, self.peak), raw(at_end, self.now));
         let sums = self.sites.change(site);
-        sums.peak += raw(at_peak);
-        sums.live += raw(at_end);
-        self.peak += raw(at_peak);
-        self.now += raw(at_end);
+        sums.peak += at_peak;
+        sums.live += at_end;
+        self.peak += at_peak;
+        self.now += at_end;
     }
 
     fn add_height(&mut self, time: u64, bytes: u64) {
@@ -85,5 +93,25 @@ mod tests {
         assert_eq!(sums.sites[0].live, sums.live);
         assert_eq!(sums.peak_time, 7);
         assert!(!sums.has_totals);
+    }
+
+    #[test]
+    fn sums_of_a_damaged_file_do_not_overflow() {
+        let mut tally = Tally::without_totals();
+        let frame = |code| Frame {
+            code,
+            instruction: 1,
+        };
+        let huge = BlockSum {
+            bytes: u64::MAX,
+            count: u64::MAX,
+        };
+        for code in 0..3 {
+            tally.add_site(&[frame(code)], 1, Allocator::Malloc, huge, huge);
+        }
+        let sums = tally.finish();
+        let by_site = sums.sites.iter().map(|site| u128::from(site.peak.bytes));
+        assert_eq!(by_site.sum::<u128>(), u128::from(sums.peak.bytes));
+        assert_eq!(sums.peak.bytes, MAX_SUM);
     }
 }

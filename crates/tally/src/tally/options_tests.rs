@@ -107,6 +107,7 @@ fn naive_sums(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> NaiveSum
                     naive_sums.allocated.push((time, op.size));
                 }
             }
+            OpAction::JobEnd => {}
             OpAction::Unfree => {
                 if let Some(size) = counted[thread].take() {
                     naive_sums.temporary.0 -= size;

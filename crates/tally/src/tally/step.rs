@@ -21,13 +21,17 @@ impl Tally {
         }
         if let Some(before) = self.blocks.insert(address, Block { size, site }) {
             self.n_overlaps += 1;
-            self.leave(before.site, self.weigher.weigh(before.size));
+            self.leave(before.site, self.weigh_block(&before));
         }
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
+        let before = sums.live.bytes;
         sums.total += amount;
         sums.live += amount;
         sums.moment = sums.moment.wrapping_sub(moment);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.rise(site, before, amount, true);
+        }
         self.rise(amount);
     }
 
@@ -49,8 +53,12 @@ impl Tally {
         self.mark_peak();
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
+        let before = sums.live.bytes;
         sums.live -= amount;
         sums.moment = sums.moment.wrapping_add(moment);
+        if let Some(jobs) = &mut self.jobs {
+            jobs.leave(site, before, amount, self.time);
+        }
         self.now -= amount;
     }
 
@@ -67,11 +75,11 @@ impl Tally {
     pub(super) fn free(&mut self, thread: &mut Thread, address: u64) {
         self.n_frees += 1;
         let Some(block) = self.blocks.remove(address) else {
-            self.n_unknown_frees += 1;
+            self.count_unknown_free();
             thread.last_free = LastFree::Nothing;
             return;
         };
-        let amount = self.weigher.weigh(block.size);
+        let amount = self.weigh_block(&block);
         self.leave(block.site, amount);
         let mut recent_position = None;
         if self.n_recent > 0 {
@@ -96,10 +104,15 @@ impl Tally {
         self.ranges.insert(start, size, site, amount);
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
+        let before = sums.live.bytes;
         sums.total += amount;
         sums.live += amount;
         sums.moment = sums.moment.wrapping_sub(moment);
-        if allocator == Allocator::MmapFile as u8 {
+        let is_file = allocator == Allocator::MmapFile as u8;
+        if let Some(jobs) = self.jobs.as_mut().filter(|_| !is_file) {
+            jobs.rise(site, before, amount, true);
+        }
+        if is_file {
             self.files_now += amount;
             if self.files_now.bytes > self.files_highest.bytes {
                 self.files_highest = self.files_now;
@@ -109,8 +122,20 @@ impl Tally {
         }
     }
 
-    fn release(&mut self, start: u64, length: u64) -> Vec<ranges::Released> {
-        let released = self.ranges.release(start, length, &self.weigher);
+    /// Counts the free of a block whose allocation is not in the capture. After a change of the mode such frees are expected:
+    /// the first free at each address is recorded, also if its block was not.
+    #[cold]
+    fn count_unknown_free(&mut self) {
+        self.n_unknown_frees += u64::from(!self.modes.are_mixed());
+    }
+
+    pub(super) fn release(&mut self, start: u64, length: u64) -> Vec<ranges::Released> {
+        let (sites, means, weigher) = (&self.sites, self.modes.means(), self.weigher);
+        let weigher_of = |site| match means.get(usize::from(sites.mean(site))) {
+            Some(&mean) => weigher.with_mean(mean),
+            None => weigher,
+        };
+        let released = self.ranges.release(start, length, weigher_of);
         for piece in &released {
             if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
                 let moment = self.moment(piece.amount);
@@ -128,7 +153,9 @@ impl Tally {
     pub(super) fn free_range(&mut self, thread: &mut Thread, start: u64, length: u64) {
         self.n_frees += 1;
         let released = self.release(start, length);
-        self.n_unknown_frees += u64::from(released.is_empty());
+        if released.is_empty() {
+            self.count_unknown_free();
+        }
         let mut recent_position = None;
         // One whole mapping.
         if let [piece] = released[..] {
@@ -156,9 +183,9 @@ impl Tally {
             } => {
                 if let Some(before) = self.blocks.insert(address, block) {
                     self.n_overlaps += 1;
-                    self.leave(before.site, self.weigher.weigh(before.size));
+                    self.leave(before.site, self.weigh_block(&before));
                 }
-                let amount = self.weigher.weigh(block.size);
+                let amount = self.weigh_block(&block);
                 self.restore(block.site, amount);
                 self.rise(amount);
                 if let Some(recent_position) = recent_position {
@@ -192,9 +219,14 @@ impl Tally {
 
     fn restore(&mut self, site: u32, amount: Raw) {
         let moment = self.moment(amount);
+        let is_file = self.sites.allocator(site) == Allocator::MmapFile as u8;
         let sums = self.sites.change(site);
+        let before = sums.live.bytes;
         sums.live += amount;
         sums.moment = sums.moment.wrapping_sub(moment);
+        if let Some(jobs) = self.jobs.as_mut().filter(|_| !is_file) {
+            jobs.rise(site, before, amount, false);
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The result of a tally: all sums, in total and per site.
 
+use super::job_table::JobTable;
 use super::{Tally, Wanted};
 use crate::amount::{Amount, Raw, Weigher};
+use crate::jobs::JobKey;
 use crate::lifetimes::Lifetimes;
 use crate::live_blocks::LiveBlocks;
 use crate::series::HeapSeries;
@@ -26,8 +28,10 @@ pub struct Sums {
     pub whole_end_bytes: u64,
     /// Largest amount that was mapped from files at one time.
     pub mapped_files: Amount,
-    /// Each size and its number of recorded allocations, smallest first.
+    /// Each size and its number of recorded allocations, smallest first; of each sampling distance separately.
     pub sizes: Vec<(u64, u64)>,
+    /// How many of `sizes` belong to each sampling distance.
+    size_weighers: Vec<(usize, Weigher)>,
     pub heap: HeapSeries,
     /// In [`super::TallyOptions::exact_spans`]: clock units, and the highest number of bytes from then until the next step.
     pub heap_steps: Vec<(u64, u64)>,
@@ -46,7 +50,8 @@ pub struct Sums {
     pub n_overlaps: u64,
     /// False if the capture contains only sums of the peak and the end: totals and sizes are then 0.
     pub has_totals: bool,
-    weigher: Weigher,
+    /// Sums of each job, if [`super::JobDetail::Each`] was requested.
+    pub jobs: JobTable,
 }
 
 /// The sums of one site. File mappings have only a total: they are not on the heap.
@@ -55,6 +60,8 @@ pub struct SiteSums {
     pub stack: StackId,
     pub stream: u32,
     pub allocator: Allocator,
+    /// As [`super::TallyOptions::jobs`] distinguishes it.
+    pub job: JobKey,
     pub total: Amount,
     pub live: Amount,
     pub peak: Amount,
@@ -66,17 +73,30 @@ pub struct SiteSums {
 }
 
 impl Sums {
-    /// Returns the number of allocations that one recorded allocation of this size represents: 1 unless the capture is
-    /// sampled.
-    pub fn weight(&self, size: u64) -> f64 {
-        self.weigher.weight(size as f64)
+    /// Returns each size and the number of allocations that its recorded ones represent.
+    pub fn weighed_sizes(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
+        let mut rest = &self.sizes[..];
+        self.size_weighers.iter().flat_map(move |&(n, weigher)| {
+            let (these, others) = rest.split_at(n.min(rest.len()));
+            rest = others;
+            let weigh =
+                move |&(size, n): &(u64, u64)| (size, n as f64 * weigher.weight(size as f64));
+            these.iter().map(weigh)
+        })
     }
 }
 
 impl Tally {
     /// Returns the sums after the last event.
     pub fn finish(self) -> Sums {
-        self.finish_wanted(&mut |_, _, _| true)
+        self.finish_wanted(&mut |_, _, _, _| true)
+    }
+
+    /// Returns the stacks and the sums of each job. There may be very many sites, whose sums are not needed for these.
+    pub fn finish_jobs(mut self) -> (Stacks, JobTable) {
+        self.blocks = LiveBlocks::new();
+        let jobs = JobTable::new(&mut self);
+        (self.stacks, jobs)
     }
 
     /// Returns the sums of the wanted sites. All sites determine the time of the peak.
@@ -88,6 +108,7 @@ impl Tally {
             self.note_height();
         }
         let weigher = self.weigher;
+        let jobs = JobTable::new(&mut self);
         let (mut total, mut live, mut peak) = (Raw::default(), Raw::default(), Raw::default());
         let mut all_temporary = Raw::default();
         let mut sites = Vec::new();
@@ -100,7 +121,7 @@ impl Tally {
                 continue;
             };
             // If recording ended before the first edge, nothing counts.
-            if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream) {
+            if !self.has_begun || !wanted(&self.stacks, key.stack, key.stream, key.job) {
                 continue;
             }
             let on_heap = |amount: Raw| match allocator {
@@ -116,6 +137,7 @@ impl Tally {
                 stack: key.stack,
                 stream: key.stream,
                 allocator,
+                job: key.job,
                 total: weigher.finish(site.total),
                 live: weigher.finish(on_heap(site.live)),
                 peak: weigher.finish(on_heap(site.peak)),
@@ -123,6 +145,7 @@ impl Tally {
                 block_time: knows_births.then_some(site.moment),
             });
         }
+        let (sizes, size_weighers) = self.modes.finish_sizes(self.sizes, weigher);
         finish_lives(&mut lives, &number_of, &sites, weigher);
         Sums {
             stacks: self.stacks,
@@ -135,7 +158,8 @@ impl Tally {
             whole_peak_bytes: self.peak.bytes,
             whole_end_bytes: self.now.bytes,
             mapped_files: weigher.finish(self.files_highest),
-            sizes: self.sizes.finish(),
+            sizes,
+            size_weighers,
             heap: self.series,
             heap_steps: self.steps.finish(self.now.bytes),
             lives,
@@ -146,7 +170,7 @@ impl Tally {
             n_unknown_frees: self.n_unknown_frees,
             n_overlaps: self.n_overlaps,
             has_totals: self.has_totals,
-            weigher,
+            jobs,
         }
     }
 }

@@ -158,6 +158,7 @@ impl Naive {
                 self.previous.retain(|(owner, _)| *owner != stream);
                 self.previous.push((stream, gone));
             }
+            OpAction::JobEnd => {}
             OpAction::Unfree => {
                 if let Some(at) = self.previous.iter().position(|(owner, _)| *owner == stream) {
                     let (_, back) = self.previous.remove(at);
