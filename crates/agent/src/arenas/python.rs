@@ -47,6 +47,11 @@ pub fn prepare() {
     CODE.store(id, Ordering::Release);
 }
 
+/// The number of the arena frame, by which a tally recognizes arenas.
+pub fn codes() -> Vec<u32> {
+    vec![CODE.load(Ordering::Acquire)]
+}
+
 /// An address in the library or executable that contains the interpreter; 0 before the first session.
 pub fn interpreter() -> usize {
     INTERPRETER.load(Ordering::Acquire)

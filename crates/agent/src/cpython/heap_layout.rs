@@ -113,6 +113,11 @@ const V3_12: HeapLayout = HeapLayout {
     immortal: Some(1 << 31),
 };
 
+/// Returns whether a collection stops tracking dicts that contain nothing tracked. From 3.14 on, all dicts are tracked.
+pub fn collection_untracks_dicts(version: (u8, u8)) -> bool {
+    version < (3, 14)
+}
+
 impl HeapLayout {
     pub fn of(version: (u8, u8)) -> Option<HeapLayout> {
         let v3_13 = HeapLayout {
@@ -220,6 +225,7 @@ mod tests {
             ("MRO", TypeField::Mro),
             ("CACHE", TypeField::Cache),
             ("SUBCLASSES", TypeField::Subclasses),
+            ("FINALIZE", TypeField::Finalize),
         ] {
             line(&format!("type_object.{name}"), field as usize);
         }

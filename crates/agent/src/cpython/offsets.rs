@@ -23,6 +23,7 @@ pub enum TypeField {
     Mro = 344,
     Cache = 352,
     Subclasses = 360,
+    Finalize = 392,
 }
 
 /// Fields of `PyHeapTypeObject` by their offset from `ht_name`.

@@ -14,6 +14,7 @@ use heaptide_capture::read::MAX_CHECKPOINT_LEN;
 use heaptide_tally::Tally;
 use heaptide_tally::replay_between;
 
+use crate::arenas;
 use crate::record::clock;
 use crate::session::{self, Session, TOKEN_BITS};
 
@@ -33,8 +34,10 @@ pub struct Checkpoints {
 
 impl Checkpoints {
     pub fn new(session: &Session) -> Self {
+        let mut tally = Tally::new(session.config.mode.sample_bytes);
+        tally.keep_jobs();
         Checkpoints {
-            tally: Tally::new(session.config.mode.sample_bytes),
+            tally,
             cut: 0,
             generation: 0,
             last_len: 0,
@@ -65,6 +68,10 @@ impl Checkpoints {
             .ok()
             .and_then(|file| Capture::events_from_file(file, &session.config.path).ok());
         let Some(capture) = capture else { return };
+        // Threads adopt a mode after it is published, so all modes of the events in the file are known here.
+        let changes = session.wanted_mode.changes();
+        self.tally
+            .set_modes(session.config.mode, &changes, arenas::python::codes());
         let damage = replay_between(&capture, self.cut, cut, 0, &mut |chunk, ops| {
             self.tally.apply(chunk, ops)
         });

@@ -36,7 +36,7 @@ pub fn create(config: &Config, header: &[u8]) -> Result<File, StartError> {
 pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift: u32) -> Header {
     let program = config.program.clone();
     Header {
-        version: header::VERSION,
+        version: header::FIRST_VERSION,
         session,
         pid: std::process::id(),
         parent_pid,
@@ -55,6 +55,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         library_paths: program.library_paths,
         user_paths: program.user_paths,
         user_packages: program.user_packages,
+        outer_functions: program.outer_functions,
         tick_shift,
         sample_interval_ms: config.interval_ms,
         profiler_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -64,15 +65,16 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         } else {
             0
         },
-        facts: procfs::process_facts(),
+        facts: [procfs::process_facts(), program.facts].concat(),
     }
 }
 
 pub fn new_session_id() -> [u8; 16] {
     let mut id = [0; 16];
+    // The system call, because the function needs glibc 2.25 and releases run on older ones.
     // SAFETY: the pointer and the length describe a live array.
-    let got = unsafe { libc::getrandom(id.as_mut_ptr().cast(), id.len(), 0) };
-    if got != id.len() as isize {
+    let got = unsafe { libc::syscall(libc::SYS_getrandom, id.as_mut_ptr(), id.len(), 0) };
+    if got != id.len() as libc::c_long {
         id[..8].copy_from_slice(&clock::unix_ns().to_le_bytes());
         id[8..].copy_from_slice(&u64::from(std::process::id()).to_le_bytes());
     }

@@ -7,13 +7,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use heaptide_capture::area::{ChunkHead, SlotHead};
 
-/// Slots have two sizes. A thread begins with a small one, because most threads never fill it, and continues with large ones,
-/// because every chunk repeats the tables and the stack of the one before.
+/// Slots have two sizes. A thread begins with small ones, because most threads never fill them and a process that is killed
+/// leaves them in its file. It continues with large ones, because every chunk repeats the tables and the stack of the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Small,
     Large,
 }
+
+/// The first chunks of a stream, which are small.
+const N_SMALL_CHUNKS: u32 = 4;
 
 impl Size {
     pub fn slot_len(self) -> usize {
@@ -32,7 +36,7 @@ impl Size {
 
     /// The size for the chunk of this number in its stream.
     pub fn of_chunk(number: u32) -> Size {
-        if number == 0 {
+        if number < N_SMALL_CHUNKS {
             Size::Small
         } else {
             Size::Large

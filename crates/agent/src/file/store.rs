@@ -8,9 +8,10 @@
 //! If the keeper lags and the pool is empty, the thread packs one slot itself: slower, but no thread waits and no event is
 //! lost. When the recording stops normally, blocks move into the space of the slots, and the file becomes shorter.
 //!
-//! Only the slots are mapped, and their disk space is reserved before they are mapped: a full disk is an error from
-//! `fallocate` or `pwrite`, never a signal. If another process truncates the file, [`bus_error`] replaces the mapping. From
-//! then on nothing is written, because the file would consist of holes.
+//! Only the slots are mapped. The disk space of a slot is reserved before the slot is used for the first time: a full disk
+//! is an error from `fallocate` or `pwrite`, never a signal, and a process that is killed early leaves a small file, because
+//! slots that were never used are holes. If another process truncates the file, [`bus_error`] replaces the mapping. From
+//! then on nothing is written, because the file would consist of holes only.
 //!
 //! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks: `packer`,
 //! `tail` and `pool`, in this order. During fork/exit: a child forgets the whole store.
@@ -31,6 +32,7 @@ use heaptide_capture::area::{
     AREA_ALIGN, BlockHead, CHECKPOINT_STREAM, ChunkHead, ExtentHead, PaddingHead, REGISTRY_STREAM,
     align_up,
 };
+use heaptide_capture::header;
 use heaptide_capture::pack::Packer;
 
 use crate::file::compaction::WrittenBlock;
@@ -71,6 +73,8 @@ pub struct Store {
 struct Pool {
     free_small: Vec<Slot>,
     free_large: Vec<Slot>,
+    /// Slots without disk space.
+    unreserved: Vec<Unreserved>,
     waiting: VecDeque<Filled>,
     extents: Vec<Extent>,
 }
@@ -82,6 +86,13 @@ impl Pool {
             Size::Large => &mut self.free_large,
         }
     }
+}
+
+/// A slot that no thread may touch until its disk space is reserved.
+struct Unreserved {
+    slot: Slot,
+    /// Offset of the slot in the file.
+    offset: u64,
 }
 
 struct Extent {
@@ -109,7 +120,7 @@ struct Tail {
 }
 
 impl Store {
-    /// Takes over the file `path`, which has a header of `header_len` bytes, and reserves the first slots.
+    /// Takes over the file `path`, which has a header of `header_len` bytes, and reserves its first slots.
     pub fn new(file: File, path: &Path, header_len: usize) -> io::Result<Store> {
         let file = OwnFile::new(file)?;
         file.lock();
@@ -130,7 +141,9 @@ impl Store {
             first_area,
             stop_mark: None,
         };
-        store.grow(Size::Small)?;
+        // Two slots: for the registry and for the thread that starts the recording.
+        store.reserve(Size::Small)?;
+        store.reserve(Size::Small)?;
         let first = lock(&store.pool)
             .extents
             .first()
@@ -187,6 +200,21 @@ impl Store {
         }
     }
 
+    /// Raises the version in the header, before the first record that an earlier reader would misread. No checksum covers
+    /// it. Returns `false` if the file cannot be written; then the recording has failed.
+    pub fn raise_version(&self) -> bool {
+        let tail = lock(&self.tail);
+        let version = header::VERSION.to_le_bytes();
+        let written = self
+            .fd(&tail)
+            .and_then(|fd| sys::write_all_at(fd, &version, header::VERSION_AT));
+        drop(tail);
+        if let Err(error) = &written {
+            self.fail(error);
+        }
+        written.is_ok()
+    }
+
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -209,7 +237,7 @@ impl Store {
             let gained = if keeper_lags {
                 self.pack_one()
             } else {
-                self.grow_or_pack(size)
+                self.reserve_or_pack(size)
             };
             if let Err(error) = gained {
                 if !self.is_closed_for_keeper() {
@@ -324,16 +352,39 @@ impl Store {
         self.file.duplicate()
     }
 
-    /// Adds an extent. If there is no room for one, packs a slot that waits instead.
-    fn grow_or_pack(&self, size: Size) -> io::Result<()> {
-        let grown = self.grow(size);
-        if grown.is_err() && self.n_waiting.load(Ordering::Relaxed) > 0 {
+    /// Adds a slot to the pool. If the disk has no room for it, packs a slot that waits instead.
+    fn reserve_or_pack(&self, size: Size) -> io::Result<()> {
+        let reserved = self.reserve(size);
+        if reserved.is_err() && self.n_waiting.load(Ordering::Relaxed) > 0 {
             return self.pack_one();
         }
-        grown
+        reserved
     }
 
-    /// Adds an extent of empty slots at the end of the file.
+    /// Reserves the disk space of one slot that was never used, and adds the slot to the pool.
+    fn reserve(&self, size: Size) -> io::Result<()> {
+        let next = loop {
+            let mut pool = lock(&self.pool);
+            let of_size = |next: &Unreserved| next.slot.size == size;
+            if let Some(i) = pool.unreserved.iter().rposition(of_size) {
+                break pool.unreserved.swap_remove(i);
+            }
+            drop(pool);
+            self.grow(size)?;
+        };
+        let tail = lock(&self.tail);
+        let reserved = self
+            .fd(&tail)
+            .and_then(|fd| sys::reserve(fd, next.offset, size.slot_len() as u64));
+        let mut pool = lock(&self.pool);
+        match &reserved {
+            Ok(()) => pool.free(size).push(next.slot),
+            Err(_) => pool.unreserved.push(next),
+        }
+        reserved
+    }
+
+    /// Adds an extent of slots without disk space at the end of the file.
     fn grow(&self, size: Size) -> io::Result<()> {
         let (n_slots, slot_len) = (size.slots_per_extent(), size.slot_len());
         let area_len = self.page_len + (n_slots * slot_len) as u64;
@@ -345,7 +396,8 @@ impl Store {
             gap += self.page_len;
         }
         let fd = self.fd(&tail)?;
-        sys::reserve(fd, offset, area_len)?;
+        sys::reserve(fd, offset, self.page_len)?;
+        sys::set_len(fd, offset + area_len)?;
         let memory = sys::map_file(fd, offset, area_len as usize)?;
         if gap > 0 {
             let padding = PaddingHead { area_len: gap };
@@ -365,8 +417,11 @@ impl Store {
         for i in (0..n_slots).rev() {
             // SAFETY: the mapping has one page for the head and `n_slots` slots after it.
             let head = unsafe { memory.add(self.page_len as usize + i * slot_len) };
-            pool.free(size)
-                .extend(NonNull::new(head).map(|head| Slot { head, size }));
+            let slot = NonNull::new(head).map(|head| Slot { head, size });
+            pool.unreserved.extend(slot.map(|slot| Unreserved {
+                slot,
+                offset: offset + self.page_len + (i * slot_len) as u64,
+            }));
         }
         pool.extents.push(Extent {
             memory,
@@ -420,6 +475,7 @@ impl Store {
         let mut pool = lock(&self.pool);
         pool.free_small.clear();
         pool.free_large.clear();
+        pool.unreserved.clear();
         for extent in pool.extents.drain(..) {
             bus_error::remove_range(extent.memory);
             // SAFETY: `grow` made this mapping, and the caller promises that no thread uses a slot in it.

@@ -100,7 +100,7 @@ impl fmt::Display for FileError {
         match self {
             FileError::Exists(path, _) => write!(
                 out,
-                "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
+                "{} exists already; choose another file, or overwrite it with overwrite=True",
                 path.display()
             ),
             FileError::Create(path, error) => {

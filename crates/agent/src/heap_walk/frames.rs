@@ -23,7 +23,7 @@ const MAX_STACK: usize = 1 << 20;
 ///
 /// # Safety
 /// The object is a code object.
-unsafe fn local_name_objects(reader: &Reader, code: Object) -> Vec<Option<Object>> {
+pub(super) unsafe fn local_name_objects(reader: &Reader, code: Object) -> Vec<Option<Object>> {
     let items = reader.basic_size(reader.known.tuple);
     let mut all = Vec::new();
     for offset in reader.heap.code_local_names {

@@ -7,6 +7,7 @@
 //! | [`containers`], [`traverse`], [`attributes`], [`type_objects`], [`frames`] | the references of an object |
 //! | [`types`], [`fields`], [`sizes`] | the properties of a type, the labels of its fields, the size of an object |
 //! | [`count`], [`census`] | for a census: objects in batches of one type, sums |
+//! | [`tracked`], [`garbage`] | the count of tracked objects that a collection would leave |
 //! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order in which they are found, columns, previews |
 //! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
 //! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and their verification |
@@ -24,6 +25,7 @@ mod count;
 mod fields;
 pub mod file;
 mod frames;
+mod garbage;
 mod index;
 mod interned;
 mod known;
@@ -36,6 +38,7 @@ mod reader;
 mod renumber;
 mod roots;
 mod sizes;
+pub mod tracked;
 mod traverse;
 mod type_objects;
 mod types;

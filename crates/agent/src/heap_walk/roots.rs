@@ -8,7 +8,7 @@ use super::column::Column;
 use super::index::Index;
 use super::interned;
 use super::output::{Columns, Output};
-use super::reader::word_at;
+use super::reader::{Reader, word_at};
 use super::types::Scan;
 use super::visited::Handle;
 use super::walk::{Full, Walk};
@@ -76,7 +76,11 @@ impl Roots {
         let mut reported = lists.is_some_and(|first| {
             // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.
             lists_are_valid(first)
-                && unsafe { read_lists(first, |object| O::collected(walk, object)) }
+                && unsafe {
+                    read_lists(first, &collector::HEADS, |object| {
+                        O::collected(walk, object)
+                    })
+                }
         });
         if !reported {
             let with: *mut Walk<'_, O> = walk;
@@ -319,12 +323,46 @@ unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) 
     c_int::from(object.is_none_or(|object| O::collected(walk, object)))
 }
 
+/// Passes the objects that `gc.get_objects()` returns to `each`: all tracked ones but the frozen ones. Returns `false` if
+/// the collector cannot report them, or `each` does.
+pub fn read_tracked(reader: &Reader, mut each: impl FnMut(Object) -> bool) -> bool {
+    let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
+    if let Some(first) = lists.filter(|first| lists_are_valid(*first)) {
+        // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.
+        return unsafe { read_lists(first, &collector::HEADS[..3], each) };
+    }
+    let mut visited = Reported {
+        each: &mut each,
+        all: true,
+    };
+    let with: *mut Reported<'_> = &mut visited;
+    // SAFETY: `pass_on` gets the value that it expects, and neither creates nor frees objects.
+    unsafe { reader.visit_collected(pass_on, with.cast()) && visited.all }
+}
+
+/// Receives the objects that the collector's function reports.
+struct Reported<'a> {
+    each: &'a mut dyn FnMut(Object) -> bool,
+    /// Whether `each` accepted all.
+    all: bool,
+}
+
+unsafe extern "C" fn pass_on(target: *mut c_void, reported: *mut c_void) -> c_int {
+    // SAFETY: `read_tracked` passes this value and does not use it until the collector returns.
+    let reported = unsafe { &mut *reported.cast::<Reported<'_>>() };
+    // SAFETY: the collector reports live objects.
+    if let Some(object) = unsafe { Object::at(target as usize) } {
+        reported.all &= (reported.each)(object);
+    }
+    c_int::from(reported.all)
+}
+
 /// Passes the objects in the collector's lists to `each`. Returns `false` if a list is not valid, or `each` does.
 ///
 /// # Safety
-/// `first` is the address of the collector's lists.
-unsafe fn read_lists(first: usize, mut each: impl FnMut(Object) -> bool) -> bool {
-    for head in collector::HEADS.map(|offset| first + offset) {
+/// `first` is the address of the collector's lists, and `heads` are offsets from it.
+unsafe fn read_lists(first: usize, heads: &[usize], mut each: impl FnMut(Object) -> bool) -> bool {
+    for head in heads.iter().map(|offset| first + offset) {
         let mut at = head;
         for _ in 0..MAX_LIST {
             // SAFETY: `at` is the head, or a header that the one before is linked with in both directions.

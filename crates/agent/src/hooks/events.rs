@@ -27,7 +27,7 @@ pub fn record_allocation<const MODE: u8>(
     // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
         match MODE {
-            EXACT => record::alloc(state, allocator, size, address, arena),
+            EXACT => record::alloc::<EXACT>(state, allocator, size, address, arena),
             SAMPLED => record::alloc_if_sampled(state, allocator, size, address, arena),
             _ => job_events::allocated(state, allocator, size, address, arena),
         }
@@ -49,7 +49,7 @@ pub fn record_release<const MODE: u8>(address: usize, is_pythons: bool) -> bool 
 #[cold]
 #[inline(never)]
 fn release_sampled(address: usize) -> bool {
-    sampler::unfollow(address) && release::<SAMPLED>(address, false)
+    sampler::must_note_release(address) && release::<SAMPLED>(address, false)
 }
 
 #[inline(always)]
@@ -60,10 +60,10 @@ fn release<const MODE: u8>(address: usize, is_pythons: bool) -> bool {
     }
     // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if MODE == JOBS {
-            job_events::releasing(state, address, is_pythons);
-        } else {
-            record::free(state, address);
+        match MODE {
+            EXACT => record::free::<EXACT>(state, address),
+            SAMPLED => record::free::<SAMPLED>(state, address),
+            _ => job_events::releasing(state, address, is_pythons),
         }
         threads::leave(state);
     }
@@ -94,10 +94,10 @@ pub fn record_range_release<const MODE: u8>(address: usize, length: usize) -> bo
     }
     // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
     unsafe {
-        if MODE == JOBS {
-            job_events::releasing_range(state, address, length);
-        } else {
-            record::free_range(state, address, length);
+        match MODE {
+            EXACT => record::free_range::<EXACT>(state, address, length),
+            SAMPLED => record::free_range::<SAMPLED>(state, address, length),
+            _ => job_events::releasing_range(state, address, length),
         }
         threads::leave(state);
     }
@@ -124,10 +124,10 @@ fn undo<const MODE: u8>(address: usize, is_block: bool) {
     if !state.is_null() {
         // SAFETY: `enter` returned this thread's state, which stays busy until `leave`.
         unsafe {
-            if MODE == JOBS {
-                job_events::not_released(state, address, is_block);
-            } else {
-                record::unfree(state);
+            match MODE {
+                EXACT => record::unfree::<EXACT>(state),
+                SAMPLED => record::unfree::<SAMPLED>(state),
+                _ => job_events::not_released(state, address, is_block),
             }
             threads::leave(state);
         }

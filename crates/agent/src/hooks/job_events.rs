@@ -6,7 +6,8 @@
 
 use heaptide_capture::{Allocator, Frame};
 
-use super::SessionMode;
+use super::{EXACT, SessionMode};
+use crate::record::releases;
 use crate::record::sampler;
 use crate::record::threads::{self, Nested, ThreadState};
 use crate::{jobs, record, session};
@@ -35,7 +36,7 @@ pub unsafe fn allocated(
             Some(mode) if mode.sampled => {
                 record::alloc_if_sampled(state, allocator, size, address, arena);
             }
-            Some(_) => record::alloc(state, allocator, size, address, arena),
+            Some(_) => record::alloc::<EXACT>(state, allocator, size, address, arena),
             None => {}
         }
     }
@@ -52,11 +53,17 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: boo
             jobs::events::releasing(state, address);
         }
         let is_noted = match recording(is_pythons) {
-            Some(mode) => !mode.sampled || sampler::unfollow(address),
-            None => false,
+            Some(mode) => !mode.sampled || sampler::must_note_release(address),
+            // The session does not record objects any more, but the block may be one of those that it recorded.
+            None => {
+                is_pythons
+                    && session::is_active()
+                    && releases::are_wanted()
+                    && (sampler::unfollow(address) | releases::is_first(address))
+            }
         };
         if is_noted {
-            record::free(state, address);
+            record::free::<EXACT>(state, address);
         }
         jobs::events::remember_noted(state, is_noted);
     }
@@ -90,7 +97,7 @@ pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: u
         }
         let is_noted = recording(false).is_some();
         if is_noted {
-            record::free_range(state, address, length);
+            record::free_range::<EXACT>(state, address, length);
         }
         jobs::events::remember_noted(state, is_noted);
     }
@@ -113,7 +120,7 @@ pub unsafe fn not_released(state: *mut ThreadState, address: usize, is_block: bo
         if is_block && SessionMode::current().is_some_and(|mode| mode.sampled) {
             sampler::follow(address);
         }
-        record::unfree(state);
+        record::unfree::<EXACT>(state);
     }
 }
 

@@ -57,6 +57,11 @@ pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
     INSTALLED.store(true, Ordering::Release);
 }
 
+/// Whether hooks of any mode are installed.
+pub fn are_installed() -> bool {
+    INSTALLED.load(Ordering::Acquire)
+}
+
 /// Restores the interpreter's allocators.
 ///
 /// # Safety

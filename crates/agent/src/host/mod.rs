@@ -7,6 +7,7 @@ pub(crate) mod locks;
 pub(crate) mod own_file;
 pub mod own_memory;
 pub mod own_thread;
+pub mod pressure;
 pub mod resident;
 pub(crate) mod signals;
 pub mod sys;

@@ -1,6 +1,7 @@
 //! The resident size of the process and its memory limit, read cheaply from the kernel.
 
 use std::fs::{self, File};
+use std::path::PathBuf;
 
 use heaptide_procfs::{self as procfs, CgroupVersion};
 
@@ -45,11 +46,24 @@ pub fn limit() -> Option<u64> {
 }
 
 fn limit_below(root: &str, membership: &str) -> Option<u64> {
+    let limits = limited_groups(root, membership).into_iter();
+    limits.map(|(limit, ..)| limit).min()
+}
+
+/// The version and the folder of the control group with the smallest memory limit.
+pub fn tightest_group(root: &str, membership: &str) -> Option<(CgroupVersion, PathBuf)> {
+    let limits = limited_groups(root, membership).into_iter();
+    let (_, version, folder) = limits.min_by_key(|(limit, ..)| *limit)?;
+    Some((version, folder))
+}
+
+/// The control groups with a memory limit, from that of the process up to the root, innermost first.
+fn limited_groups(root: &str, membership: &str) -> Vec<(u64, CgroupVersion, PathBuf)> {
     /// Version 1 writes a number near the largest one instead of "no limit".
     const NO_LIMIT: u64 = 1 << 60;
-    let mut smallest: Option<u64> = None;
+    let mut groups = Vec::new();
     for (version, path) in procfs::memory_cgroups(membership) {
-        let (folder, file) = match version {
+        let (base, file) = match version {
             CgroupVersion::One => (format!("{root}/memory"), "memory.limit_in_bytes"),
             CgroupVersion::Two => (root.to_owned(), "memory.max"),
         };
@@ -57,18 +71,19 @@ fn limit_below(root: &str, membership: &str) -> Option<u64> {
         // exists.
         let mut path = path.trim_end_matches('/');
         loop {
-            let limit = fs::read_to_string(format!("{folder}{path}/{file}"))
+            let folder = PathBuf::from(format!("{base}{path}"));
+            let limit = fs::read_to_string(folder.join(file))
                 .ok()
                 .and_then(|text| text.trim().parse::<u64>().ok())
                 .filter(|&limit| limit < NO_LIMIT);
-            smallest = smallest.into_iter().chain(limit).min();
+            groups.extend(limit.map(|limit| (limit, version, folder)));
             match path.rfind('/') {
                 Some(parent) => path = &path[..parent],
                 None => break,
             }
         }
     }
-    smallest
+    groups
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The table of live blocks, and the accounts of jobs that are not settled yet. Independent of threads and of Python.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use heaptide_capture::Allocator;
 
@@ -19,17 +20,47 @@ pub struct Block {
     pub allocator: Allocator,
 }
 
-#[derive(Default)]
 pub(super) struct Account {
-    is_open: bool,
+    /// Jobs of the same name are a group.
+    group: u32,
+    begun: Instant,
+    /// `None` while the job runs.
+    length: Option<Duration>,
     /// Live blocks that the job allocated.
     kept_bytes: u64,
     n_kept: u64,
+    /// The high-water mark of `kept_bytes`.
+    pub peak_bytes: u64,
     /// Blocks of earlier jobs that the job freed.
     pub released_bytes: u64,
     pub allocated_bytes: u64,
     pub n_allocated: u64,
 }
+
+impl Account {
+    fn new(group: u32) -> Account {
+        Account {
+            group,
+            begun: Instant::now(),
+            length: None,
+            kept_bytes: 0,
+            n_kept: 0,
+            peak_bytes: 0,
+            released_bytes: 0,
+            allocated_bytes: 0,
+            n_allocated: 0,
+        }
+    }
+}
+
+/// A job whose account is closed and which left blocks.
+struct Settled {
+    group: u32,
+    n_kept: u64,
+}
+
+/// With fewer, entries of settled jobs are not worth a search for those without blocks.
+const MIN_SETTLED: usize = 1024;
 
 #[derive(Default)]
 pub struct Accounts {
@@ -38,6 +69,13 @@ pub struct Accounts {
     pub(super) mappings: BTreeMap<usize, Block>,
     pub(super) jobs: Words<u32, Account>,
     by_token: Words<usize, u32>,
+    settled: Words<u32, Settled>,
+    /// Number of entries at which `settled` is searched for jobs without blocks.
+    n_settled_limit: usize,
+    /// Live bytes of the settled jobs of each group.
+    group_bytes: Words<u32, u64>,
+    /// Jobs that were begun for another thread.
+    by_thread: Words<usize, u32>,
     n_jobs: u32,
     /// Blocks that could not be stored for lack of memory.
     pub(super) n_lost: u64,
@@ -46,22 +84,39 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    pub fn begin(&mut self, token: usize) -> u32 {
+    /// `group` is the number of the job's name, or 0.
+    pub fn begin(&mut self, token: usize, group: u32) -> u32 {
+        let job = self.open(group);
+        self.by_token.insert(token, job);
+        job
+    }
+
+    /// Begins a job for the thread with this `pthread_self`, where no job with a token runs.
+    pub fn begin_in_thread(&mut self, thread: usize, group: u32) -> u32 {
+        let job = self.open(group);
+        self.by_thread.insert(thread, job);
+        job
+    }
+
+    fn open(&mut self, group: u32) -> u32 {
         self.n_jobs += 1;
-        let account = Account {
-            is_open: true,
-            ..Account::default()
-        };
-        self.jobs.insert(self.n_jobs, account);
-        self.by_token.insert(token, self.n_jobs);
+        self.jobs.insert(self.n_jobs, Account::new(group));
         self.n_jobs
     }
 
     pub fn end(&mut self, job: u32) {
         if let Some(account) = self.jobs.get_mut(&job) {
-            account.is_open = false;
+            account.length.get_or_insert(account.begun.elapsed());
         }
         self.by_token.retain(|_, of| *of != job);
+        self.by_thread.retain(|_, of| *of != job);
+    }
+
+    /// Returns how long a job ran, or has been running.
+    pub fn seconds(&self, job: u32) -> Option<f64> {
+        let account = self.jobs.get(&job)?;
+        let length = account.length.unwrap_or_else(|| account.begun.elapsed());
+        Some(length.as_secs_f64())
     }
 
     /// Returns the number of the next block.
@@ -72,6 +127,14 @@ impl Accounts {
 
     pub fn job_of(&self, token: usize) -> u32 {
         self.by_token.get(&token).copied().unwrap_or(NOBODY)
+    }
+
+    /// Returns the job that was begun for a thread. `thread` is only called if there are such jobs.
+    pub fn job_of_thread(&self, thread: impl FnOnce() -> usize) -> u32 {
+        if self.by_thread.is_empty() {
+            return NOBODY;
+        }
+        self.by_thread.get(&thread()).copied().unwrap_or(NOBODY)
     }
 
     pub fn allocated(&mut self, address: usize, block: Block) {
@@ -91,6 +154,7 @@ impl Accounts {
         }
         if let Some(account) = self.jobs.get_mut(&block.job) {
             account.kept_bytes += block.size as u64;
+            account.peak_bytes = account.peak_bytes.max(account.kept_bytes);
             account.n_kept += 1;
             account.allocated_bytes += block.size as u64;
             account.n_allocated += 1;
@@ -157,7 +221,10 @@ impl Accounts {
     /// Returns whether an ended job left this block. Blocks that no job allocated do not count: otherwise a job that
     /// consumes its message would seem to leave a negative number of bytes.
     fn is_left_by_another(&self, block: Block, by: u32) -> bool {
-        let is_over = self.jobs.get(&block.job).is_none_or(|owner| !owner.is_open);
+        let is_over = self
+            .jobs
+            .get(&block.job)
+            .is_none_or(|owner| owner.length.is_some());
         block.job != NOBODY && block.job != by && is_over
     }
 
@@ -165,6 +232,18 @@ impl Accounts {
         if let Some(owner) = self.jobs.get_mut(&block.job) {
             owner.kept_bytes -= block.size as u64;
             owner.n_kept -= 1;
+        } else if block.job != NOBODY {
+            self.take_from_settled(block);
+        }
+    }
+
+    /// Most blocks are freed by the job that allocated them, so this is not part of the caller.
+    #[cold]
+    fn take_from_settled(&mut self, block: Block) {
+        if let Some(owner) = self.settled.get_mut(&block.job) {
+            owner.n_kept = owner.n_kept.saturating_sub(1);
+            let bytes = self.group_bytes.entry(owner.group).or_default();
+            *bytes = bytes.saturating_sub(block.size as u64);
         }
     }
 
@@ -172,6 +251,9 @@ impl Accounts {
         if let Some(owner) = self.jobs.get_mut(&block.job) {
             owner.kept_bytes += block.size as u64;
             owner.n_kept += 1;
+        } else if let Some(owner) = self.settled.get_mut(&block.job) {
+            owner.n_kept += 1;
+            *self.group_bytes.entry(owner.group).or_default() += block.size as u64;
         }
         if self.is_left_by_another(block, by) {
             if let Some(account) = self.jobs.get_mut(&by) {
@@ -188,7 +270,32 @@ impl Accounts {
     /// Closes the account of an ended job. Its blocks stay in the table.
     pub fn settle(&mut self, job: u32) {
         self.end(job);
-        self.jobs.remove(&job);
+        let Some(account) = self.jobs.remove(&job) else {
+            return;
+        };
+        if account.n_kept == 0 || account.group == NOBODY {
+            return;
+        }
+        if self.settled.len() >= self.n_settled_limit.max(MIN_SETTLED) {
+            self.settled.retain(|_, job| job.n_kept > 0);
+            self.n_settled_limit = 2 * self.settled.len();
+        }
+        *self.group_bytes.entry(account.group).or_default() += account.kept_bytes;
+        let entry = Settled {
+            group: account.group,
+            n_kept: account.n_kept,
+        };
+        self.settled.insert(job, entry);
+    }
+
+    /// Returns the live bytes of a job and of all settled jobs of its name; `None` once its account is closed.
+    pub fn live_bytes_of_name(&self, job: u32) -> Option<u64> {
+        let account = self
+            .jobs
+            .get(&job)
+            .filter(|account| account.group != NOBODY)?;
+        let settled = self.group_bytes.get(&account.group).copied();
+        Some(settled.unwrap_or(0) + account.kept_bytes)
     }
 }
 
@@ -226,7 +333,7 @@ mod tests {
     #[test]
     fn account_of_a_job_holds_its_unreleased_blocks() {
         let mut accounts = Accounts::default();
-        let job = accounts.begin(0x10);
+        let job = accounts.begin(0x10, 1);
         accounts.allocated(0x100, block(40, job));
         accounts.allocated(0x200, block(60, job));
         accounts.released(0x100, job);
@@ -234,12 +341,29 @@ mod tests {
     }
 
     #[test]
+    fn peak_of_a_job_is_the_most_that_it_held_at_once() {
+        let mut accounts = Accounts::default();
+        let (job, other) = (accounts.begin(0x10, 1), accounts.begin(0x20, 1));
+        accounts.allocated(0x100, block(300, job));
+        accounts.allocated(0x200, block(5000, job));
+        accounts.allocated(0x300, block(7000, other));
+        accounts.released(0x200, job);
+        accounts.allocated(0x400, block(4000, job));
+        assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
+        assert_eq!(accounts.jobs[&other].peak_bytes, 7000);
+        // A release that failed held no more than before.
+        let released = accounts.released(0x400, job).unwrap();
+        accounts.not_released(0x400, released, job);
+        assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
+    }
+
+    #[test]
     fn a_replacement_of_equal_size_leaves_nothing() {
         let mut accounts = Accounts::default();
-        let first = accounts.begin(0x10);
+        let first = accounts.begin(0x10, 1);
         accounts.allocated(0x100, block(500, first));
         accounts.settle(first);
-        let second = accounts.begin(0x20);
+        let second = accounts.begin(0x20, 1);
         accounts.released(0x100, second);
         accounts.allocated(0x100, block(500, second));
         assert_eq!(sums(&accounts, second), (500, 500));
@@ -248,7 +372,7 @@ mod tests {
     #[test]
     fn freeing_a_block_of_a_running_job_is_not_a_release_of_an_earlier_job() {
         let mut accounts = Accounts::default();
-        let (one, two) = (accounts.begin(0x10), accounts.begin(0x20));
+        let (one, two) = (accounts.begin(0x10, 1), accounts.begin(0x20, 1));
         accounts.allocated(0x100, block(500, one));
         accounts.released(0x100, two);
         assert_eq!(
@@ -260,10 +384,10 @@ mod tests {
     #[test]
     fn a_failed_release_changes_nothing() {
         let mut accounts = Accounts::default();
-        let earlier = accounts.begin(0x10);
+        let earlier = accounts.begin(0x10, 1);
         accounts.allocated(0x100, block(500, earlier));
         accounts.settle(earlier);
-        let job = accounts.begin(0x20);
+        let job = accounts.begin(0x20, 1);
         let released = accounts.released(0x100, job).unwrap();
         assert_eq!(sums(&accounts, job), (0, 500));
         accounts.not_released(0x100, released, job);
@@ -275,7 +399,7 @@ mod tests {
     fn freeing_a_consumed_message_does_not_hide_blocks_that_the_job_keeps() {
         let mut accounts = Accounts::default();
         accounts.allocated(0x100, block(500, NOBODY));
-        let job = accounts.begin(0x10);
+        let job = accounts.begin(0x10, 1);
         accounts.allocated(0x200, block(500, job));
         accounts.released(0x100, job);
         assert_eq!(sums(&accounts, job), (500, 0));
@@ -284,7 +408,7 @@ mod tests {
     #[test]
     fn a_mapping_is_released_in_parts() {
         let mut accounts = Accounts::default();
-        let job = accounts.begin(0x10);
+        let job = accounts.begin(0x10, 1);
         accounts.allocated(0x10000, mapping(0x4000, job));
         accounts.released_range(0x11000, 0x1000, job);
         assert_eq!(sums(&accounts, job).0, 0x3000);
@@ -294,9 +418,66 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_leads_to_the_job_that_was_begun_for_it() {
+        let mut accounts = Accounts::default();
+        assert_eq!(accounts.job_of_thread(|| unreachable!()), NOBODY);
+        let job = accounts.begin_in_thread(0x7000, 1);
+        assert_eq!(accounts.job_of_thread(|| 0x7000), job);
+        assert_eq!(accounts.job_of_thread(|| 0x8000), NOBODY);
+        accounts.end(job);
+        assert_eq!(accounts.job_of_thread(|| 0x7000), NOBODY);
+    }
+
+    #[test]
+    fn live_bytes_of_a_name_are_those_that_its_jobs_have_not_lost_since() {
+        let mut accounts = Accounts::default();
+        let (mail, other) = (1, 2);
+        let first = accounts.begin(0x10, mail);
+        accounts.allocated(0x100, block(300, first));
+        accounts.allocated(0x200, block(50, first));
+        assert_eq!(accounts.live_bytes_of_name(first), Some(350));
+        accounts.settle(first);
+        // The result of the first job is freed outside of any job.
+        accounts.released(0x200, NOBODY);
+        let second = accounts.begin(0x20, mail);
+        accounts.allocated(0x300, block(50, second));
+        assert_eq!(accounts.live_bytes_of_name(second), Some(350));
+        let stranger = accounts.begin(0x30, other);
+        assert_eq!(accounts.live_bytes_of_name(stranger), Some(0));
+        let nameless = accounts.begin(0x40, NOBODY);
+        assert_eq!(accounts.live_bytes_of_name(nameless), None);
+    }
+
+    #[test]
+    fn jobs_that_left_nothing_need_no_memory() {
+        let mut accounts = Accounts::default();
+        for number in 0..10 * MIN_SETTLED {
+            let job = accounts.begin(number, 1);
+            accounts.allocated(0x100, block(10, job));
+            accounts.settle(job);
+            accounts.released(0x100, NOBODY);
+        }
+        assert!(accounts.settled.len() <= 2 * MIN_SETTLED);
+        let job = accounts.begin(0x20, 1);
+        assert_eq!(accounts.live_bytes_of_name(job), Some(0));
+    }
+
+    #[test]
+    fn time_of_a_job_stops_at_its_end() {
+        let mut accounts = Accounts::default();
+        let job = accounts.begin(0x10, 1);
+        accounts.end(job);
+        let seconds = accounts.seconds(job).unwrap();
+        accounts.end(job);
+        assert_eq!(accounts.seconds(job), Some(seconds));
+        accounts.settle(job);
+        assert_eq!(accounts.seconds(job), None);
+    }
+
+    #[test]
     fn a_token_leads_to_its_job_until_the_job_ends() {
         let mut accounts = Accounts::default();
-        let job = accounts.begin(0x10);
+        let job = accounts.begin(0x10, 1);
         assert_eq!(accounts.job_of(0x10), job);
         accounts.end(job);
         assert_eq!(accounts.job_of(0x10), NOBODY);

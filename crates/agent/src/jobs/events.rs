@@ -123,7 +123,10 @@ pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
 #[inline]
 unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Accounts) -> u32 {
     if !context::is_trusted() {
-        return memory.thread_job;
+        return match memory.thread_job {
+            NOBODY => accounts.job_of_thread(own_thread),
+            job => job,
+        };
     }
     // SAFETY: passed on from the caller.
     let (context, variables) = unsafe { context::entered(thread_state) };
@@ -132,12 +135,21 @@ unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Acc
     {
         // SAFETY: the map belongs to the context that this thread has entered.
         let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
-        memory.job = accounts.job_of(token);
+        memory.job = match accounts.job_of(token) {
+            NOBODY => accounts.job_of_thread(own_thread),
+            job => job,
+        };
         memory.context = context;
         memory.variables = variables;
         memory.generation = generation;
     }
     memory.job
+}
+
+/// The calling thread's `threading.get_ident()`.
+fn own_thread() -> usize {
+    // SAFETY: the function has no preconditions.
+    unsafe { libc::pthread_self() as usize }
 }
 
 fn thread_state() -> usize {

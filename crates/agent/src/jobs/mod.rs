@@ -18,6 +18,7 @@
 
 pub(crate) mod accounts;
 pub(crate) mod events;
+pub mod marks;
 pub mod objects;
 pub mod rest;
 pub(crate) mod sites;
@@ -170,12 +171,20 @@ pub fn with<R>(work: impl FnOnce(&mut Accounts) -> R) -> Option<R> {
     ACCOUNTS.lock().as_mut().map(|accounts| work(accounts))
 }
 
-/// Begins a job, whose token is the value of the context variable where it runs. Returns its number.
-pub fn begin(token: usize) -> Option<u32> {
-    let job = with(|accounts| accounts.begin(token))?;
+/// Begins a job, whose token is the value of the context variable where it runs. `group` is the number of its name, or 0.
+/// Returns the job's number.
+pub fn begin(token: usize, group: u32) -> Option<u32> {
+    let job = with(|accounts| accounts.begin(token, group))?;
     if !context::is_trusted() {
         set_thread_job(job);
     }
+    GENERATION.fetch_add(1, Ordering::AcqRel);
+    Some(job)
+}
+
+/// Begins a job that runs in another thread, whose `pthread_self` this is. Returns its number.
+pub fn begin_in_thread(thread: usize, group: u32) -> Option<u32> {
+    let job = with(|accounts| accounts.begin_in_thread(thread, group))?;
     GENERATION.fetch_add(1, Ordering::AcqRel);
     Some(job)
 }

@@ -37,6 +37,10 @@ pub struct Rest {
     pub kept_bytes: u64,
     pub n_kept: u64,
     pub released_bytes: u64,
+    /// The most that the job held at once; 0 for all jobs.
+    pub peak_bytes: u64,
+    /// Live bytes of the job and of earlier jobs of its name, if it has a name.
+    pub name_bytes: Option<u64>,
     pub allocated_bytes: u64,
     pub n_allocated: u64,
     pub sites: Vec<SiteSum>,
@@ -74,6 +78,8 @@ impl Accounts {
         if let Whose::Job(job) = whose {
             if let Some(account) = self.jobs.get(&job) {
                 rest.released_bytes = account.released_bytes;
+                rest.peak_bytes = account.peak_bytes;
+                rest.name_bytes = self.live_bytes_of_name(job);
                 rest.allocated_bytes = account.allocated_bytes;
                 rest.n_allocated = account.n_allocated;
             }

@@ -1,6 +1,6 @@
 //! Writes an event as bytes into the calling thread's chunk.
 //!
-//! An event consists of up to four records: thread switch, time, change of stack, and the event itself. The slot's
+//! An event consists of up to five records: thread switch, time, change of job, change of stack, and the event itself. The slot's
 //! `committed` moves only after all of them are written, so a kill in between loses this one event.
 //!
 //! **Order between threads.** One shared word names the thread that recorded last and holds a sequence number. A thread that
@@ -12,9 +12,12 @@
 //! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the kernel
 //! wipes the order word in a child, so the next event of the child enters `switch`, which records nothing.
 
+pub(crate) mod adoption;
 pub(crate) mod clock;
 pub(crate) mod codes;
+pub mod job_marks;
 pub(crate) mod live_frames;
+pub(crate) mod releases;
 pub(crate) mod sampler;
 pub(crate) mod stack;
 pub mod threads;
@@ -26,10 +29,11 @@ use std::sync::atomic::Ordering;
 use heaptide_capture::area::ChunkHead;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
-use heaptide_capture::{Allocator, Frame, Lost, Tables};
+use heaptide_capture::{Allocator, Frame, Tables};
 
 use crate::cpython::interpreter;
 use crate::file::slot::Filled;
+use crate::hooks::{EXACT, SAMPLED};
 use crate::host::signals;
 use crate::host::sys::KeepErrno;
 use crate::native;
@@ -73,25 +77,32 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Records one allocation. `below` is one more frame below the innermost one, for this event alone.
+/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. `below` is one more frame below the innermost one, for this event alone.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
-pub(crate) unsafe fn alloc(
-    state: *mut ThreadState,
+pub(crate) unsafe fn alloc<const CLASS: u8>(
+    pointer: *mut ThreadState,
     allocator: Allocator,
     size: usize,
     address: usize,
     below: Option<Frame>,
 ) {
     // SAFETY: `enter` marked the state busy, and a busy state is used by its thread alone.
-    let state = unsafe { &mut *state };
-    if !begin(state) {
+    let state = unsafe { &mut *pointer };
+    if !begin::<CLASS, true>(state) {
+        if CLASS == EXACT && state.sampler.is_sampling() {
+            // SAFETY: the caller's promise is the same, and `state` is not used afterwards.
+            unsafe { adoption::alloc_by_old_hook(pointer, allocator, size, address, below) };
+        }
         return;
     }
     loop {
         let Some(slot) = state.slot else { return };
+        if job_marks::are_used() {
+            job_marks::sync(state, below.is_some());
+        }
         let start = state.position;
         // SAFETY: only this thread uses its slot from the position to the end.
         let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
@@ -147,29 +158,8 @@ pub(crate) unsafe fn alloc_if_sampled(
     // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller's promise is that of `alloc_sampled`.
     unsafe {
         if (*state).sampler.takes(size) {
-            alloc_sampled(state, allocator, size, address, below);
+            adoption::alloc_sampled(state, allocator, size, address, below);
         }
-    }
-}
-
-/// Not inlined, because few allocations are sampled.
-///
-/// # Safety
-/// As for [`alloc`].
-#[cold]
-#[inline(never)]
-unsafe fn alloc_sampled(
-    state: *mut ThreadState,
-    allocator: Allocator,
-    size: usize,
-    address: usize,
-    below: Option<Frame>,
-) {
-    if sampler::follow(address) {
-        // SAFETY: the caller's promise is that of `alloc`.
-        unsafe { alloc(state, allocator, size, address, below) };
-    } else {
-        session::count_lost(Lost::SampleTableFull, 1);
     }
 }
 
@@ -178,19 +168,23 @@ unsafe fn alloc_sampled(
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
-pub(crate) unsafe fn free(state: *mut ThreadState, address: usize) {
+pub(crate) unsafe fn free<const CLASS: u8>(state: *mut ThreadState, address: usize) {
     // SAFETY: the caller's promise is that of `one_record`.
-    unsafe { one_record(state, |tables, out| tables.write_free(out, address as u64)) };
+    unsafe { one_record::<CLASS>(state, |tables, out| tables.write_free(out, address as u64)) };
 }
 
 /// Records that an address range is about to be released.
 ///
 /// # Safety
 /// As for [`free`].
-pub(crate) unsafe fn free_range(state: *mut ThreadState, address: usize, length: usize) {
+pub(crate) unsafe fn free_range<const CLASS: u8>(
+    state: *mut ThreadState,
+    address: usize,
+    length: usize,
+) {
     // SAFETY: the caller's promise is that of `one_record`.
     unsafe {
-        one_record(state, |tables, out| {
+        one_record::<CLASS>(state, |tables, out| {
             tables.write_free_range(out, address as u64, length as u64)
         })
     };
@@ -200,23 +194,43 @@ pub(crate) unsafe fn free_range(state: *mut ThreadState, address: usize, length:
 ///
 /// # Safety
 /// As for [`free`].
-pub(crate) unsafe fn unfree(state: *mut ThreadState) {
+pub(crate) unsafe fn unfree<const CLASS: u8>(state: *mut ThreadState) {
     // SAFETY: the caller's promise is that of `one_record`.
-    unsafe { one_record(state, |tables, out| tables.write_unfree(out)) };
+    unsafe { one_record::<CLASS>(state, |tables, out| tables.write_unfree(out)) };
 }
 
-/// Records an event that `write` encodes as one record. `begin` leaves enough room for any one record.
+/// Records that a job ended. Does not count as an event.
+///
+/// # Safety
+/// As for [`free`].
+pub(crate) unsafe fn job_end(state: *mut ThreadState, job: u32) {
+    let write = |tables: &mut Tables, out: &mut Writer| tables.write_job_end(out, job);
+    // SAFETY: the caller's promise is that of `one_record`; the state belongs to this thread, so its counter does.
+    unsafe {
+        let is_written = match (*state).sampler.is_sampling() {
+            true => one_record::<SAMPLED>(state, write),
+            false => one_record::<EXACT>(state, write),
+        };
+        (*state).n_events -= u32::from(is_written);
+    }
+}
+
+/// Records an event that `write` encodes as one record. `begin` leaves enough room for any one record. Returns `false` if
+/// nothing can be recorded.
 ///
 /// # Safety
 /// As for [`free`].
 #[inline(always)]
-unsafe fn one_record(state: *mut ThreadState, write: impl FnOnce(&mut Tables, &mut Writer)) {
+unsafe fn one_record<const CLASS: u8>(
+    state: *mut ThreadState,
+    write: impl FnOnce(&mut Tables, &mut Writer),
+) -> bool {
     // SAFETY: `enter` marked the state busy, and a busy state is used by its thread alone.
     let state = unsafe { &mut *state };
-    if !begin(state) {
-        return;
+    if !begin::<CLASS, false>(state) {
+        return false;
     }
-    let Some(slot) = state.slot else { return };
+    let Some(slot) = state.slot else { return false };
     let start = state.position;
     // SAFETY: only this thread uses its slot from the position to the end.
     let mut room = unsafe { Room::new(&mut state.tables, start, slot.end()) };
@@ -224,13 +238,14 @@ unsafe fn one_record(state: *mut ThreadState, write: impl FnOnce(&mut Tables, &m
     let n_bytes = room.out.len();
     // SAFETY: the writer stays within the room, which ends where the slot ends.
     unsafe { commit(state, start.add(n_bytes)) };
+    true
 }
 
 /// Makes this thread the one that recorded last, makes room and writes the time. Returns `false` if nothing can be recorded.
 #[inline(always)]
-fn begin(state: &mut ThreadState) -> bool {
+fn begin<const CLASS: u8, const IS_ALLOC: bool>(state: &mut ThreadState) -> bool {
     let word = ORDER.word.load(Ordering::Acquire);
-    if word & TOKEN_MASK != state.token && !switch(state) {
+    if word & TOKEN_MASK != state.tokens[CLASS as usize] && !switch::<CLASS, IS_ALLOC>(state) {
         return false;
     }
     if state.position >= state.limit && !roll(state) {
@@ -268,10 +283,12 @@ unsafe fn commit(state: &mut ThreadState, position: *mut u8) {
     }
 }
 
-/// Takes the next sequence number, because another thread recorded last or this one has not joined the session yet.
+/// Takes the next sequence number, because another thread recorded last, or this one has not joined the session or not
+/// adopted its mode yet. Returns `false` if nothing can be recorded, or if the hook records every allocation and the thread
+/// samples.
 #[cold]
 #[inline(never)]
-fn switch(state: &mut ThreadState) -> bool {
+fn switch<const CLASS: u8, const IS_ALLOC: bool>(state: &mut ThreadState) -> bool {
     let _errno = KeepErrno::now();
     let mut word = ORDER.word.load(Ordering::Acquire);
     if word == 0 {
@@ -282,8 +299,14 @@ fn switch(state: &mut ThreadState) -> bool {
     let Some(session) = session::current() else {
         return false;
     };
-    if state.token == NO_TOKEN || state.session != session.number {
+    let has_joined = state.tokens != [NO_TOKEN; 2] && state.session == session.number;
+    if !has_joined {
         join(state, session);
+    } else if !(IS_ALLOC && CLASS == SAMPLED) {
+        adoption::adopt(state, session);
+    }
+    if IS_ALLOC && CLASS == EXACT && state.sampler.is_sampling() {
+        return false;
     }
     let token = u64::from(state.index) + 1;
     let sequence = loop {
@@ -301,7 +324,7 @@ fn switch(state: &mut ThreadState) -> bool {
             Err(now) => word = now,
         }
     };
-    state.token = token;
+    adoption::set_token(state, token);
     if state.position >= state.limit {
         // The head of the chunk that begins now holds the number.
         let time = state.tables.time();
@@ -336,19 +359,10 @@ fn join(state: &mut ThreadState, session: &session::Session) {
     state.position = null_mut();
     state.limit = null_mut();
     state.tables.reset(0, 0);
+    state.job.begin_chunk();
     state.stack.forget();
-    state.native = null_mut();
-    if session.config.mode.native {
-        if state.native_memory.is_null() {
-            state.native_memory = native::new_stack();
-        }
-        state.native = state.native_memory;
-        // SAFETY: null, or memory that only this busy state refers to and that is never unmapped.
-        match unsafe { state.native.as_mut() } {
-            Some(native) => native.join_session(),
-            None => session::count_lost(Lost::CutNativeStack, 1),
-        }
-    }
+    adoption::set_mode(state, session.mode_now());
+    adoption::set_token(state, u64::from(state.index) + 1);
     session.announce_thread(state.stream, state.os_id);
 }
 
@@ -369,10 +383,10 @@ pub(crate) fn roll(state: &mut ThreadState) -> bool {
         number: state.n_chunks,
         sequence,
         time,
-        generation: 0,
+        generation: state.mode,
     };
     let Some(slot) = session.store.take(head) else {
-        state.token = NO_TOKEN;
+        state.tokens = [NO_TOKEN; 2];
         session::count_dropped();
         return false;
     };
@@ -383,6 +397,7 @@ pub(crate) fn roll(state: &mut ThreadState) -> bool {
     // SAFETY: every slot is longer than `EVENT_ROOM`, so the result lies in it.
     state.limit = unsafe { slot.end().sub(EVENT_ROOM) };
     state.tables.reset(sequence, time);
+    state.job.begin_chunk();
     state.stack.forget();
     // SAFETY: null, or memory that only this busy state refers to and that is never unmapped.
     if let Some(native) = unsafe { state.native.as_mut() } {

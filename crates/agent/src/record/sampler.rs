@@ -12,10 +12,10 @@
 //! Runs on: any thread. Allocates: one mapping at the start. Locks: never. During fork/exit: the child's table is a copy.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::host::{own_memory, sys};
-use crate::record::clock;
+use crate::record::{clock, releases};
 
 const WAYS: usize = 4;
 /// Two million live samples; a session with more loses some, and counts them.
@@ -27,7 +27,10 @@ const N_COUNTERS: usize = 1 << 16;
 /// A counter with this value keeps it, because it may have counted more blocks than it can hold.
 const FULL: u8 = u8::MAX;
 
+/// All counters are full, because the mode has changed.
+static SATURATED: AtomicBool = AtomicBool::new(false);
 static COUNTERS: [AtomicU8; N_COUNTERS] = [const { AtomicU8::new(0) }; N_COUNTERS];
+/// The wanted sampling distance; 0 if the session records every event.
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
 static TABLE: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
 /// Number of sets in the table, a power of two, minus 1.
@@ -38,9 +41,45 @@ static SET_MASK: AtomicUsize = AtomicUsize::new(0);
 pub struct Sampler {
     bytes_left: i64,
     random: u64,
+    /// The sampling distance that the thread has adopted. 0 before it joined a session: then it takes the wanted one.
+    mean: u64,
 }
 
+/// The sampling distance of a thread that records every event.
+const EXACT_MEAN: u64 = u64::MAX;
+/// A countdown that takes every allocation.
+const TAKE_ALL: i64 = i64::MIN / 2;
+
 impl Sampler {
+    /// Adopts a sampling distance; 0 records every event.
+    pub fn set_mean(&mut self, mean: u64) {
+        if mean == 0 {
+            (self.bytes_left, self.mean) = (TAKE_ALL, EXACT_MEAN);
+        } else if self.mean != mean {
+            self.mean = mean;
+            if self.random == 0 {
+                self.seed();
+            }
+            self.bytes_left = self.distance();
+        }
+    }
+
+    /// Whether the thread has adopted a mode that records every event.
+    #[inline(always)]
+    pub fn is_exact(&self) -> bool {
+        self.mean == EXACT_MEAN
+    }
+
+    /// Whether the thread has adopted a sampled mode.
+    #[inline(always)]
+    pub fn is_sampling(&self) -> bool {
+        self.mean != 0 && self.mean != EXACT_MEAN
+    }
+
+    fn seed(&mut self) {
+        self.random = clock::ticks() ^ (std::ptr::from_mut(self) as u64).rotate_left(32) | 1;
+    }
+
     /// Whether the allocation of `size` bytes is sampled.
     #[inline(always)]
     pub fn takes(&mut self, size: usize) -> bool {
@@ -53,9 +92,19 @@ impl Sampler {
     #[cold]
     #[inline(never)]
     fn draw(&mut self, size: usize) -> bool {
+        if self.mean == 0 {
+            self.mean = match MEAN_BYTES.load(Ordering::Relaxed) {
+                0 => EXACT_MEAN,
+                mean => mean,
+            };
+        }
+        if self.is_exact() {
+            self.bytes_left = TAKE_ALL;
+            return true;
+        }
         let first = self.random == 0;
         if first {
-            self.random = clock::ticks() ^ (std::ptr::from_mut(self) as u64).rotate_left(32) | 1;
+            self.seed();
             self.bytes_left = self.distance() - size as i64;
             if self.bytes_left >= 0 {
                 return false;
@@ -69,7 +118,7 @@ impl Sampler {
 
     /// Restarts the countdown: the next allocation draws a distance.
     pub fn forget(&mut self) {
-        (self.bytes_left, self.random) = (0, 0);
+        (self.bytes_left, self.random, self.mean) = (0, 0, 0);
     }
 
     /// An exponentially distributed number of bytes.
@@ -82,42 +131,101 @@ impl Sampler {
         self.random = x;
         let uniform =
             ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        (-uniform.ln() * MEAN_BYTES.load(Ordering::Relaxed) as f64) as i64
+        (-uniform.ln() * self.mean as f64) as i64
     }
 }
 
-/// Prepares for a session that samples every `mean_bytes` on average. Returns `false` if there is no memory for the table.
+/// Prepares for a session that samples every `mean_bytes` on average; 0 records every event. Returns `false` if there is no
+/// memory for the table.
 pub fn prepare(mean_bytes: u64) -> bool {
-    MEAN_BYTES.store(mean_bytes, Ordering::Relaxed);
-    let memory = physical_memory();
-    let entries =
-        (memory / mean_bytes.max(1) * 4).clamp(MIN_ENTRIES as u64, MAX_ENTRIES as u64) as usize;
-    let entries = entries.next_power_of_two();
-    let table = TABLE.load(Ordering::Acquire);
-    let present = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
-    if !table.is_null() {
-        for i in 0..present {
-            // SAFETY: `i` is below the number of entries of the table, which is never unmapped.
-            let way = unsafe { &*table.add(i) };
-            let address = way.load(Ordering::Relaxed);
-            if address != 0 {
-                take_out(way, address);
+    releases::end();
+    if !entries().is_empty() || SATURATED.swap(false, Ordering::Relaxed) {
+        clear();
+        for counter in &COUNTERS {
+            // A forked child shares the pages that it does not write.
+            if counter.load(Ordering::Relaxed) != 0 {
+                counter.store(0, Ordering::Relaxed);
             }
         }
-        if present >= entries {
-            return true;
-        }
     }
+    set_mean(mean_bytes);
+    mean_bytes == 0 || make_table(mean_bytes)
+}
+
+/// Sets the wanted sampling distance; 0 records every event.
+pub fn set_mean(mean_bytes: u64) {
+    MEAN_BYTES.store(mean_bytes, Ordering::SeqCst);
+}
+
+/// Whether the wanted mode is a sampled one.
+pub fn is_sampling() -> bool {
+    MEAN_BYTES.load(Ordering::Relaxed) != 0
+}
+
+/// Sends every release of a hook for sampled sessions through [`must_note_release`], until the next session.
+pub fn note_all_releases() {
+    SATURATED.store(true, Ordering::Relaxed);
+    for counter in &COUNTERS {
+        counter.store(FULL, Ordering::Relaxed);
+    }
+}
+
+/// Whether a release must be recorded, given that [`may_follow`] is true. Forgets the block.
+pub fn must_note_release(address: usize) -> bool {
+    if !is_sampling() {
+        return true;
+    }
+    let is_followed = unfollow(address);
+    releases::are_wanted() && releases::is_first(address) || is_followed
+}
+
+/// The number of entries that a table for this sampling distance needs.
+fn entries_for(mean_bytes: u64) -> usize {
+    let entries = physical_memory() / mean_bytes.max(1) * 4;
+    (entries.clamp(MIN_ENTRIES as u64, MAX_ENTRIES as u64) as usize).next_power_of_two()
+}
+
+/// Whether the table is too small for this sampling distance. A larger one would not contain the blocks of the present one.
+pub fn needs_larger_table(mean_bytes: u64) -> bool {
+    entries().len() < entries_for(mean_bytes)
+}
+
+/// Maps a table for this sampling distance, unless there is one. Returns `false` if there is no memory for it.
+pub fn make_table(mean_bytes: u64) -> bool {
+    if !needs_larger_table(mean_bytes) {
+        return true;
+    }
+    let n_entries = entries_for(mean_bytes);
     // A table that has become too small stays mapped: a thread may still be reading it.
-    let table: *mut AtomicUsize = sys::map_private(entries * size_of::<usize>()).cast();
+    let table: *mut AtomicUsize = sys::map_private(n_entries * size_of::<usize>()).cast();
     if table.is_null() {
         return false;
     }
-    own_memory::add(entries / 16);
+    own_memory::add(n_entries / 16);
     // Table before mask: a thread that sees only the new table stays within it.
     TABLE.store(table, Ordering::Release);
-    SET_MASK.store(entries / WAYS - 1, Ordering::Release);
+    SET_MASK.store(n_entries / WAYS - 1, Ordering::Release);
     true
+}
+
+/// The entries of the table.
+fn entries() -> &'static [AtomicUsize] {
+    let table = TABLE.load(Ordering::Acquire);
+    if table.is_null() {
+        return &[];
+    }
+    let n_entries = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
+    // SAFETY: the table has this many entries and is never unmapped.
+    unsafe { std::slice::from_raw_parts(table, n_entries) }
+}
+
+/// Forgets all blocks. Their counters keep their values.
+pub fn clear() {
+    for way in entries() {
+        if way.load(Ordering::Relaxed) != 0 {
+            way.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 fn physical_memory() -> u64 {
@@ -210,6 +318,7 @@ mod tests {
         let mut sampler = Sampler {
             bytes_left: 0,
             random: 0,
+            mean: 0,
         };
         let n_taken = (0..1_000_000).filter(|_| sampler.takes(100)).count();
         // 10 000 expected; four standard deviations are 400.

@@ -25,6 +25,7 @@ use crate::host::own_memory;
 use crate::host::sys;
 use crate::jobs::events::ThreadMemory;
 use crate::native::walk::NativeStack;
+use crate::record::job_marks::ThreadJob;
 use crate::record::sampler::Sampler;
 use crate::record::stack::Stack;
 use crate::record::tls;
@@ -56,8 +57,9 @@ pub(crate) struct ThreadState {
     pub busy: AtomicU32,
     /// Events in the chunk being filled.
     pub n_events: u32,
-    /// The low bits of the order word while this thread is the one that recorded last; `NO_TOKEN` before it joined.
-    pub token: u64,
+    /// By class of hook, `EXACT` or `SAMPLED`: the low bits of the order word while this thread is the one that recorded last.
+    /// `NO_TOKEN` before it joined, and for the class whose mode it has not adopted.
+    pub tokens: [u64; 2],
     /// The address of the next record; null before the first chunk.
     pub position: *mut u8,
     /// Beyond this a new chunk is needed before an event begins.
@@ -65,8 +67,12 @@ pub(crate) struct ThreadState {
     pub slot: Option<Slot>,
     /// The native stack, in a session that records native frames; null otherwise.
     pub native: *mut NativeStack,
+    /// The job that the chunk has last.
+    pub job: ThreadJob,
     pub tables: Tables,
     pub sampler: Sampler,
+    /// Number of the mode that this thread has adopted.
+    pub mode: u32,
     /// The session that `stream` belongs to; 0 is none.
     pub session: u32,
     pub stream: u32,
@@ -196,7 +202,7 @@ fn take_state() -> *mut ThreadState {
     unsafe {
         (*state).busy.store(RECORDING, Ordering::Relaxed);
         // Session and slot stay unchanged: if the last owner ended during a stop, that stop still needs them.
-        (*state).token = NO_TOKEN;
+        (*state).tokens = [NO_TOKEN; 2];
         (*state).exit_rounds = 0;
         (*state).blocks_bus_error.store(false, Ordering::Relaxed);
         (*state).os_id = sys::thread_id();
@@ -388,7 +394,7 @@ pub(crate) fn after_fork_in_child() {
     for_each_state(|state| {
         // SAFETY: states are never unmapped, and the threads that owned the other ones do not exist in this process.
         unsafe {
-            (*state).token = NO_TOKEN;
+            (*state).tokens = [NO_TOKEN; 2];
             (*state).session = 0;
             (*state).slot = None;
             (*state).position = null_mut();

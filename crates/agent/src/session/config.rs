@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use heaptide_capture::Mode;
+use heaptide_capture::identity::Facts;
 
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -37,4 +38,7 @@ pub struct Program {
     pub library_paths: Vec<String>,
     pub user_paths: Vec<String>,
     pub user_packages: Vec<String>,
+    /// The run and the labels of the process; see `heaptide_capture::labels`.
+    pub facts: Facts,
+    pub outer_functions: Vec<String>,
 }

@@ -6,6 +6,32 @@ use std::path::PathBuf;
 
 use crate::cpython::Unsupported;
 
+/// The reasons why the mode of a recording cannot change.
+#[derive(Debug)]
+pub enum ChangeError {
+    NotRecording,
+    NoMemory,
+    NoNativeStacks,
+    NotWritten,
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChangeError::NotRecording => {
+                "the mode cannot change: this process is not being recorded; start a recording first"
+            }
+            ChangeError::NoMemory => {
+                "the mode cannot change: the process has reached its memory limit; raise the limit"
+            }
+            ChangeError::NoNativeStacks => {
+                "the mode cannot change: native frames are read on x86-64 only; leave native out"
+            }
+            ChangeError::NotWritten => "the mode cannot change: the capture cannot be written",
+        })
+    }
+}
+
 #[derive(Debug)]
 pub enum StartError {
     AlreadyRunning(PathBuf),
@@ -34,7 +60,7 @@ impl fmt::Display for StartError {
             ),
             StartError::Exists(path) => write!(
                 f,
-                "{} exists already; choose another file, or overwrite it with --force or overwrite=True",
+                "{} exists already; choose another file, or overwrite it with overwrite=True",
                 path.display()
             ),
             StartError::Open(path, error) => write!(f, "could not create {}: {error}", path.display()),

@@ -14,6 +14,7 @@ use crate::cpython::interpreter;
 use crate::cpython::symbols::{PendingCall, Symbols};
 use crate::host::locks::lock;
 use crate::host::{bus_error, sys};
+use crate::jobs::marks::MARKS;
 use crate::libraries::LOADER;
 use crate::native::modules::MODULES;
 use crate::record::codes::{CODES, JOB_CODES};
@@ -86,6 +87,7 @@ extern "C" fn before() {
     ARENAS.acquire();
     POOL.acquire();
     jobs::before_fork();
+    MARKS.acquire();
     CODES.acquire();
     JOB_CODES.acquire();
     MODULES.acquire();
@@ -95,6 +97,7 @@ extern "C" fn in_parent() {
     MODULES.release();
     JOB_CODES.release();
     CODES.release();
+    MARKS.release();
     jobs::after_fork();
     POOL.release();
     ARENAS.release();
@@ -111,9 +114,12 @@ extern "C" fn in_child() {
     arenas::after_fork_in_child();
     // SAFETY: `getppid` has no preconditions.
     let parent = unsafe { libc::getppid() } as u32;
-    session::forget_after_fork(|config, session| {
+    session::forget_after_fork(|config, mode, session| {
         let inheritance = Inheritance {
-            config: config.clone(),
+            config: Config {
+                mode,
+                ..config.clone()
+            },
             session,
             parent,
         };

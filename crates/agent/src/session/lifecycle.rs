@@ -12,9 +12,12 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use heaptide_capture::Entry;
+use heaptide_capture::identity::Facts;
+use heaptide_capture::{Entry, Mode};
 
-use super::{N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, abandon, current};
+use super::{
+    N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, WantedMode, abandon, current,
+};
 use crate::cpython::Symbols;
 use crate::cpython::interpreter;
 use crate::file::checkpoint::Checkpoints;
@@ -36,7 +39,7 @@ pub(crate) static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 /// The part of a session that only start and stop need.
 pub(crate) struct Running {
     keeper: Keeper,
-    symbols: Symbols,
+    pub(super) symbols: Symbols,
 }
 
 enum Keeper {
@@ -63,10 +66,11 @@ pub unsafe fn start(config: Config) -> Result<Option<String>, StartError> {
 }
 
 /// Continues the parent's session in a forked child, in a new file. Does nothing if the session does not follow forks.
+/// `facts` are the run and the labels of the child.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
-pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
+pub unsafe fn start_in_child(facts: Facts) -> Result<Option<String>, StartError> {
     let Some((mut config, id, parent)) = fork::take_inheritance() else {
         return Ok(None);
     };
@@ -74,6 +78,7 @@ pub unsafe fn start_in_child() -> Result<Option<String>, StartError> {
     path.push(format!(".{}", std::process::id()));
     config.path = path.into();
     config.overwrite = true;
+    config.program.facts = facts;
     // SAFETY: the caller holds the GIL.
     unsafe { start_as(config, id, parent) }
 }
@@ -119,8 +124,7 @@ unsafe fn start_as(
         return Err(StartError::NoThreadKey);
     }
     fork::prepare();
-    let has_memory = own_memory::prepare_reserve()
-        && (config.mode.sample_bytes == 0 || sampler::prepare(config.mode.sample_bytes));
+    let has_memory = own_memory::prepare_reserve() && sampler::prepare(config.mode.sample_bytes);
     if !has_memory {
         return Err(StartError::NoMemory);
     }
@@ -146,6 +150,8 @@ unsafe fn start_as(
         n_streams: AtomicU32::new(1),
         lost: Default::default(),
         abandoned: AtomicBool::new(false),
+        has_jobs: AtomicBool::new(false),
+        wanted_mode: WantedMode::new(config.mode),
         config,
     }));
     codes::reset(&codes::CODES);
@@ -160,6 +166,7 @@ unsafe fn start_as(
     for (part, bytes) in ledger::at_start() {
         session.note(&Entry::Memory { part, bytes });
     }
+    jobs::marks::prepare_session(session);
     let checkpoints = session
         .config
         .mode
@@ -203,6 +210,7 @@ pub unsafe fn stop() -> Option<Stopped> {
             codes::unhook_deallocator(&running.symbols);
         }
     }
+    jobs::marks::end_session();
     let mut all_quiet = wait_for_recording_threads();
     let checkpoints = match running.keeper {
         Keeper::Running(keeper) => keeper::stop(keeper),
@@ -278,7 +286,7 @@ pub fn resume_keeper() {
 
 /// Stops recording in a forked child. The parent's session is leaked, and the child lets go of its file, which the parent
 /// completes: a process that has a capture open or mapped appears to be recorded into it. Calls `inherit` with the parent's configuration and session if that follows forks.
-pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
+pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
     ORDER.dropped.store(null_mut(), Ordering::SeqCst);
@@ -289,10 +297,11 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, [u8; 16])) {
     bus_error::replace_all_mappings();
     session.store.close_after_fork();
     keeper::forget_after_fork();
+    jobs::marks::end_session();
     // Forgotten and not dropped: the keeper's thread does not exist in this process.
     std::mem::forget(LIFECYCLE.lock().take());
     if session.config.mode.follow_fork && !session.abandoned.load(Ordering::Acquire) {
-        inherit(&session.config, session.id);
+        inherit(&session.config, session.mode_now().mode, session.id);
     }
 }
 

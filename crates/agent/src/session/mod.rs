@@ -17,6 +17,7 @@ pub mod config;
 pub mod error;
 pub mod fork;
 mod lifecycle;
+mod mode;
 
 use std::path::PathBuf;
 use std::ptr::null_mut;
@@ -30,6 +31,8 @@ pub(crate) use self::lifecycle::{LIFECYCLE, forget_after_fork, wait_for_recordin
 pub use self::lifecycle::{
     pause_keeper, prepare_interpreter, resume_keeper, start, start_in_child, stop,
 };
+pub(crate) use self::mode::{ModeNow, WantedMode};
+pub use self::mode::{active_mode, change_mode};
 use crate::file::checkpoint::Checkpoints;
 use crate::file::keeper;
 use crate::file::registry::RegistryStream;
@@ -66,13 +69,17 @@ static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
 pub struct Session {
     pub number: u32,
     pub store: Store,
+    /// The options at the start. `wanted_mode` has the current mode.
     pub config: Config,
+    pub(crate) wanted_mode: WantedMode,
     id: [u8; 16],
     registry: Mutex<RegistryStream>,
     n_streams: AtomicU32,
     /// Losses since they were last written to the file, by `Lost as usize`.
     lost: [AtomicU64; Lost::ALL.len() + 1],
     abandoned: AtomicBool,
+    /// The file's version says that it may contain job marks.
+    has_jobs: AtomicBool,
 }
 
 #[inline(always)]
@@ -161,6 +168,13 @@ pub fn active_path() -> Option<PathBuf> {
         .flatten()
 }
 
+/// The number of the current session in this process and its parents; `None` while nothing is recorded.
+pub fn active_number() -> Option<u32> {
+    is_active()
+        .then(|| current().map(|session| session.number))
+        .flatten()
+}
+
 /// Takes a sequence number that no event has: earlier events have smaller ones, later events have greater ones. `None` while
 /// nothing is recorded.
 pub(crate) fn cut() -> Option<u64> {
@@ -187,10 +201,10 @@ pub(crate) fn cut() -> Option<u64> {
 pub fn position() -> Option<RecordingPosition> {
     let _unrecorded = threads::Unrecorded::begin();
     let segment = cut()?;
-    let config = &current()?.config;
+    let session = current()?;
     Some(RecordingPosition {
-        path: config.path.to_string_lossy().into_owned(),
-        objects: config.mode.objects,
+        path: session.config.path.to_string_lossy().into_owned(),
+        objects: session.mode_now().mode.objects,
         segment,
     })
 }
@@ -231,13 +245,37 @@ pub fn name_thread(os_id: u32, name: &str) {
     }
 }
 
+/// Records a label of the process that was set after the recording began.
+pub fn set_label(key: &str, value: &str) {
+    let _unrecorded = threads::Unrecorded::begin();
+    if let Some(session) = current() {
+        if is_active() {
+            session.note(&Entry::Label {
+                key: key.as_bytes(),
+                value: value.as_bytes(),
+            });
+        }
+    }
+}
+
 impl Session {
     pub(crate) fn next_stream(&self) -> u32 {
         self.n_streams.fetch_add(1, Ordering::Relaxed)
     }
 
+    pub(crate) fn mode_now(&self) -> &'static ModeNow {
+        self.wanted_mode.get()
+    }
+
     pub fn id(&self) -> [u8; 16] {
         self.id
+    }
+
+    /// Raises the version of the file before its first job mark: a reader that does not know the mark would stop there.
+    pub(crate) fn mark_version_with_jobs(&self) {
+        if !self.has_jobs.swap(true, Ordering::AcqRel) {
+            self.store.raise_version();
+        }
     }
 
     pub(crate) fn note(&self, entry: &Entry) {

@@ -71,7 +71,10 @@ impl Store {
             return;
         }
         if let Err(error) = self.compact() {
-            self.fail(&error);
+            // On a full disk the blocks stay where they are: everything is in the file, which only keeps its gaps.
+            if error.kind() != io::ErrorKind::StorageFull {
+                self.fail(&error);
+            }
         }
     }
 

@@ -1,0 +1,221 @@
+//! Counts the objects that the collector tracks, by type, as a collection would leave them, without running one.
+//!
+//! The count is exact. It leaves out garbage, which [`super::garbage`] finds. A collection also stops tracking tuples, and before 3.14 dicts, that contain nothing tracked. These are left out of
+//! the count in the same way. Where the result of a collection depends on its order, or where it would run finalizers,
+//! the count gives up, and the caller runs the collection.
+
+use std::collections::HashMap;
+
+use super::Proof;
+use super::column::Column;
+use super::garbage::Marker;
+use super::known::Known;
+use super::proof;
+use super::reader::{Reader, word_at};
+use super::roots;
+use crate::cpython::heap_layout::{HeapLayout, collection_untracks_dicts};
+use crate::cpython::interpreter;
+use crate::cpython::offsets::TypeField;
+use crate::cpython::references::{Object, Type};
+
+/// One object of garbage among this many makes a collection worthwhile.
+const GARBAGE_SHARE: usize = 10;
+
+/// Slots of the cache of types; a power of two.
+const RECENT: usize = 512;
+
+/// Types by address, and the number of their tracked objects, in the order of their first objects.
+pub type Counts = Vec<(usize, u64)>;
+
+/// Counts all tracked objects, garbage included. Returns `None` if the interpreter does not list them.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn count_all() -> Option<Counts> {
+    // SAFETY: passed on from the caller; nothing below runs Python code.
+    let reader = unsafe { reader()? };
+    let mut counter = Counter::new();
+    roots::read_tracked(&reader, |object| {
+        counter.add(reader.type_of(object));
+        true
+    })
+    .then_some(counter.counts)
+}
+
+/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can tell, or if so much
+/// is garbage that one is worthwhile.
+///
+/// # Safety
+/// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
+pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
+    // SAFETY: passed on from the caller; nothing below runs Python code.
+    let reader = unsafe { reader()? };
+    // SAFETY: the caller keeps the objects of the proof alive.
+    let (_, token) = unsafe { proof.objects()? };
+    let mut tracked: Column<Object> = Column::new();
+    let (mut tuples, mut dicts) = (Column::new(), Column::new());
+    let mut counter = Counter::new();
+    let all_read = roots::read_tracked(&reader, |object| {
+        let type_ = reader.type_of(object);
+        counter.add(type_);
+        tracked.push(object)
+            && tuples.push_if(object, type_ == reader.known.tuple)
+            && dicts.push_if(object, type_ == reader.known.dict)
+    });
+    if !all_read {
+        return None;
+    }
+    let untracked = untracked_by_collection(&reader, &tuples, &dicts)?;
+
+    let mut marker = Marker::new(&reader)?;
+    marker.mark_roots(proof::locals(&reader, token).is_some(), &counter.counts);
+    marker.run().ok()?;
+    let mut garbage = marker.garbage(&tracked).ok()?;
+    garbage.sort_unstable_by_key(|object| object.address());
+    if garbage.len() * GARBAGE_SHARE > tracked.len() {
+        return None;
+    }
+    for object in garbage.iter() {
+        let type_ = reader.type_of(*object);
+        if reader.type_field(type_, TypeField::Finalize) != 0 {
+            return None;
+        }
+        counter.remove(type_);
+    }
+    for object in untracked.iter() {
+        if !contains(&garbage, *object) {
+            counter.remove(reader.type_of(*object));
+        }
+    }
+    counter.counts.retain(|(_, count)| *count > 0);
+    Some(counter.counts)
+}
+
+/// # Safety
+/// The calling thread holds the GIL and runs no Python code as long as the value is used.
+unsafe fn reader() -> Option<Reader> {
+    let layout = *interpreter::layout()?;
+    let heap = HeapLayout::of(layout.version)?;
+    // SAFETY: passed on from the caller. The layout was proved when the interpreter was prepared, and `heap` is that of
+    // the same version.
+    let reader = unsafe { Reader::new(layout, heap, Known::resolve().ok()?) };
+    (reader.basic_size(reader.known.type_type) == heap.heap_type_size).then_some(reader)
+}
+
+/// Counts objects by type.
+struct Counter {
+    counts: Counts,
+    positions: HashMap<Type, usize>,
+    /// Recently counted types: address and position.
+    recent: [(usize, usize); RECENT],
+}
+
+impl Counter {
+    fn new() -> Counter {
+        Counter {
+            counts: Vec::new(),
+            positions: HashMap::new(),
+            recent: [(0, 0); RECENT],
+        }
+    }
+
+    #[inline(always)]
+    fn position(&mut self, type_: Type) -> usize {
+        let address = type_.address();
+        let slot = (address >> 4 ^ address >> 13) % RECENT;
+        let (known, position) = self.recent[slot];
+        if known == address {
+            return position;
+        }
+        let position = self.find(type_);
+        self.recent[slot] = (address, position);
+        position
+    }
+
+    #[inline(never)]
+    fn find(&mut self, type_: Type) -> usize {
+        let counts = &mut self.counts;
+        *self.positions.entry(type_).or_insert_with(|| {
+            counts.push((type_.address(), 0));
+            counts.len() - 1
+        })
+    }
+
+    #[inline(always)]
+    fn add(&mut self, type_: Type) {
+        let position = self.position(type_);
+        self.counts[position].1 += 1;
+    }
+
+    fn remove(&mut self, type_: Type) {
+        let position = self.position(type_);
+        self.counts[position].1 = self.counts[position].1.saturating_sub(1);
+    }
+}
+
+/// Returns whether a container of this object has to be tracked: `_PyObject_GC_MAY_BE_TRACKED`.
+fn may_be_tracked(reader: &Reader, object: Object) -> bool {
+    let type_ = reader.type_of(object);
+    let is_gc = reader.type_field(type_, TypeField::IsGc);
+    // SAFETY: the flags and the function are those of the object's type. A tuple has a collector's header.
+    unsafe {
+        reader.is_collected(object, reader.flags(type_), is_gc)
+            && (type_ != reader.known.tuple || reader.is_tracked(object))
+    }
+}
+
+/// Returns whether a sorted list contains an object.
+fn contains(sorted: &[Object], object: Object) -> bool {
+    let found = sorted.binary_search_by_key(&object.address(), |each| each.address());
+    found.is_ok()
+}
+
+/// Returns the tracked tuples and dicts that a collection would stop tracking, sorted. Returns `None` if that depends on
+/// the collection's order: a tuple whose only tracked items are such tuples.
+fn untracked_by_collection(
+    reader: &Reader,
+    tuples: &[Object],
+    dicts: &[Object],
+) -> Option<Vec<Object>> {
+    let items = reader.basic_size(reader.known.tuple);
+    // Items of a tuple; null if it is not complete.
+    let items_of = |tuple: Object| {
+        // SAFETY: a tuple has a length and as many references or nulls.
+        (0..unsafe { reader.size(tuple) })
+            .map(move |number| unsafe { Object::at(word_at(tuple.address() + items + number * 8)) })
+    };
+    let is_free = |item: Option<Object>| item.is_some_and(|item| !may_be_tracked(reader, item));
+    let mut found: Vec<Object> = tuples
+        .iter()
+        .copied()
+        .filter(|tuple| items_of(*tuple).all(is_free))
+        .collect();
+    found.sort_unstable_by_key(|object| object.address());
+    if !found.is_empty() {
+        let will_be_free =
+            |item: Option<Object>| is_free(item) || item.is_some_and(|item| contains(&found, item));
+        let is_ambiguous =
+            |tuple: Object| !contains(&found, tuple) && items_of(tuple).all(will_be_free);
+        if tuples.iter().copied().any(is_ambiguous) {
+            return None;
+        }
+    }
+    if collection_untracks_dicts(reader.layout.version) {
+        let free = dicts.iter().copied().filter(|dict| {
+            let mut keep = false;
+            // SAFETY: the object is a dict.
+            unsafe {
+                reader.dict_entries(*dict, |key, value| {
+                    let is_kept =
+                        |object| may_be_tracked(reader, object) && !contains(&found, object);
+                    keep = keep || is_kept(value) || is_kept(key);
+                });
+            }
+            !keep
+        });
+        let mut free: Vec<Object> = free.collect();
+        found.append(&mut free);
+        found.sort_unstable_by_key(|object| object.address());
+    }
+    Some(found)
+}

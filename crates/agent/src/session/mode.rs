@@ -1,0 +1,160 @@
+//! The mode of a running session, and its change.
+//!
+//! ```text
+//! note in the registry → first releases (`record::releases`) → publish → cut in the order of events → hooks
+//! ```
+//! After the cut every thread takes a new sequence number before its next event, and finds the published mode there
+//! (`record::adoption`). Hooks that do not record every release are installed after the cut, so a release that is left out
+//! never belongs to a block that another thread recorded in the former mode.
+//!
+//! Runs on: the thread that changes the mode (with the GIL). Allocates: past the hooks. Locks: `LIFECYCLE`.
+
+use std::ptr::null;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use heaptide_capture::{Entry, Mode, ModeChange};
+
+use super::{LIFECYCLE, Session, current, cut, is_active, tick_shift};
+use crate::record::{adoption, clock, releases, sampler, threads};
+use crate::session::error::ChangeError;
+use crate::{hooks, native};
+
+/// A mode of a session. It is never freed, because a thread may be reading it.
+pub struct ModeNow {
+    /// 0 is the mode in the capture's header.
+    pub number: u32,
+    /// Clock units at which it was chosen.
+    time: u64,
+    pub mode: Mode,
+    previous: *const ModeNow,
+}
+
+/// The mode that a session wants now, with all earlier ones.
+pub struct WantedMode(AtomicPtr<ModeNow>);
+
+impl WantedMode {
+    pub fn new(mode: Mode) -> WantedMode {
+        WantedMode(AtomicPtr::new(Box::into_raw(Box::new(ModeNow {
+            number: 0,
+            time: 0,
+            mode,
+            previous: null(),
+        }))))
+    }
+
+    pub fn get(&self) -> &'static ModeNow {
+        // SAFETY: always a leaked box.
+        unsafe { &*self.0.load(Ordering::Acquire) }
+    }
+
+    fn set(&self, change: ModeChange) {
+        let next = Box::new(ModeNow {
+            number: change.number,
+            time: change.time,
+            mode: change.mode,
+            previous: self.get(),
+        });
+        self.0.store(Box::into_raw(next), Ordering::SeqCst);
+    }
+
+    /// All changes so far, by number.
+    pub fn changes(&self) -> Vec<ModeChange> {
+        let mut changes = Vec::new();
+        let mut now = self.get();
+        // SAFETY: null, or a leaked box.
+        while let Some(previous) = unsafe { now.previous.as_ref() } {
+            changes.push(ModeChange {
+                number: now.number,
+                time: now.time,
+                mode: now.mode,
+            });
+            now = previous;
+        }
+        changes.reverse();
+        changes
+    }
+}
+
+/// The mode of the current session; `None` while nothing is recorded.
+pub fn active_mode() -> Option<Mode> {
+    is_active()
+        .then(|| current().map(|session| session.mode_now().mode))
+        .flatten()
+}
+
+/// Changes the mode of the current session: sampling distance, objects and native frames. Returns whether it was different.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+pub unsafe fn change_mode(wanted: Mode) -> Result<bool, ChangeError> {
+    let unrecorded = threads::Unrecorded::begin();
+    let lifecycle = LIFECYCLE.lock();
+    let (Some(running), Some(session)) = (lifecycle.as_ref(), current()) else {
+        return Err(ChangeError::NotRecording);
+    };
+    if !is_active() {
+        return Err(ChangeError::NotRecording);
+    }
+    let now = session.mode_now();
+    let mode = Mode {
+        objects: wanted.objects,
+        sample_bytes: wanted.sample_bytes,
+        native: wanted.native,
+        ..now.mode
+    };
+    if mode == now.mode {
+        return Ok(false);
+    }
+    if mode.native && !native::IS_SUPPORTED {
+        return Err(ChangeError::NoNativeStacks);
+    }
+    let keeps_samples = now.mode.sample_bytes > 0
+        && mode.sample_bytes > 0
+        && !sampler::needs_larger_table(mode.sample_bytes)
+        && (mode.objects || !now.mode.objects);
+    if mode.sample_bytes > 0 && !sampler::make_table(mode.sample_bytes) {
+        return Err(ChangeError::NoMemory);
+    }
+    if !session.store.raise_version() {
+        return Err(ChangeError::NotWritten);
+    }
+    if mode.native && !now.mode.native {
+        native::modules::reset();
+    }
+    let change = ModeChange {
+        number: now.number + 1,
+        time: clock::ticks() >> tick_shift(),
+        mode,
+    };
+    session.note(&Entry::ModeChange(change));
+    if !keeps_samples {
+        releases::begin();
+        sampler::note_all_releases();
+        sampler::clear();
+    }
+    sampler::set_mean(mode.sample_bytes);
+    session.wanted_mode.set(change);
+    cut();
+    // SAFETY: the caller holds the GIL, and hooks were prepared when the session started.
+    unsafe { hooks::change(&running.symbols, &mode) };
+    adopt_here(session);
+    drop(lifecycle);
+    drop(unrecorded);
+    Ok(true)
+}
+
+/// Lets the calling thread adopt the mode at once: the program expects it from the next allocation on.
+fn adopt_here(session: &Session) {
+    let state = threads::existing_state();
+    if state.is_null() {
+        return;
+    }
+    // SAFETY: the state is this thread's own. No event is in progress, and `Unrecorded` keeps signal handlers from
+    // starting one.
+    let state = unsafe { &mut *state };
+    if state.session == session.number {
+        adoption::adopt(state, session);
+    } else {
+        state.sampler.forget();
+    }
+}
