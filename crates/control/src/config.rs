@@ -14,6 +14,12 @@ pub struct Config {
     pub directory: PathBuf,
     /// The folder with the sockets of the program's processes.
     pub group: PathBuf,
+    /// The name of the run, which also processes of other hosts have.
+    pub run: String,
+    /// The folder of the run, in the folder for sessions.
+    pub run_folder: PathBuf,
+    /// The folder of job records, if the program writes any.
+    pub jobs_folder: Option<PathBuf>,
     /// The path under which the routes are mounted, for links in responses.
     pub prefix: String,
     /// `None` only if no token was chosen and none could be created; nobody has full access over TCP then.

@@ -3,7 +3,7 @@
 //! ```text
 //! /tmp/heaptide-1000/run/4711-883/4712.sock
 //!                        │        └ the process
-//!                        └ the group: PID and start time of the parent process of the workers
+//!                        └ the run: its name, or by default PID and start time of its first process
 //! ```
 //! Only the user can access the folder, which also holds the created token. Any process that finds the socket of an ended process removes it.
 
@@ -85,13 +85,24 @@ pub fn remove_left_overs(own: &Path) {
             for name in [LOCK, token::FILE] {
                 let _ = fs::remove_file(path.join(name));
             }
+            remove_marks(&path);
             // Fails if the folder is not empty.
             let _ = fs::remove_dir(&path);
         }
     }
 }
 
-/// Returns whether Heaptide, not the user, chose the name of the group (`PID-START`).
+/// Removes the marks of wanted recordings, which `heaptide.recording.from_settings` makes.
+fn remove_marks(group: &Path) {
+    for entry in fs::read_dir(group).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|ending| ending == "wanted") {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns whether Heaptide, not the user, chose the name of the run (`PID-START`).
 fn is_named_after_a_process(group: &Path) -> bool {
     let name = group.file_name().and_then(|name| name.to_str());
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());

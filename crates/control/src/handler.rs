@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::downloads;
 use crate::lock;
 use crate::openapi;
 use crate::program::Program;
@@ -53,6 +54,12 @@ impl Handler {
 
     pub fn config(&self) -> &Config {
         &self.program.config
+    }
+
+    /// Records this process if its run is being recorded; see [`crate::wanted`]. May wait for the interpreter. Returns a
+    /// warning.
+    pub fn join_wanted(&self, is_forked: bool) -> Result<Option<String>, String> {
+        self.program.join_wanted(is_forked)
     }
 
     /// Answers a request. `is_gone` returns whether the client has closed its connection, which cancels a report.
@@ -160,9 +167,10 @@ impl Handler {
         match operation {
             Operation::Status => self.status(prefix, request),
             Operation::Start => self.start(prefix, request),
-            Operation::MemrayStart => self.start_all(prefix, &Options::default()),
+            Operation::MemrayStart => self.start_all(prefix, &Options::every_object()),
             Operation::Stop => self.stop(prefix, request),
             Operation::MemrayStop => self.stop_all(prefix),
+            Operation::Mode => self.change_mode(prefix, request),
             Operation::Snapshot => self.snapshot(prefix),
             Operation::Heap => self.heap(request),
             Operation::Sessions => self.sessions(prefix),
@@ -172,10 +180,11 @@ impl Handler {
             }),
             Operation::DeleteSession => self.delete(id),
             Operation::Download => self.with_session(id, Style::Heaptide, |session| {
-                reports::download(request, session, &format!("{}.tide", session.id))
+                downloads::tide(request, session, &format!("{}.tide", session.id))
             }),
+            Operation::Files => crate::run_files::answer(self.config(), request),
             Operation::MemrayDownload => self.with_session(id, Style::Memray, |session| {
-                reports::download(request, session, "memray-report.bin")
+                downloads::memray(request, session, &self.program.renderer, is_gone)
             }),
             Operation::Report(report) => self.report(report, id, request, Style::Heaptide, is_gone),
             Operation::MemrayReport(report) => {

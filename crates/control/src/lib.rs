@@ -3,7 +3,7 @@
 //! The path of a request, file by file: `server` (a listener on its own thread) → [`request`] (parses the bytes) →
 //! [`peer`] (the user who sent it) → `handler` → [`routes`] (the table of routes) → [`security`] (access control) →
 //! `handler/…` (one file per group of routes) → `program` (this process and its siblings) → `sessions` (captures on disk),
-//! `reports`, `render` and `shared_work` (reports, made by another process), [`group`] (the other processes of the program)
+//! `reports`, `downloads`, `render` and `shared_work` (reports, made by another process), [`group`] (the other processes of the program)
 //! → `response`. `openapi` describes the table of routes.
 //!
 //! The API calls a trait, [`Recorder`], and depends neither on the agent nor on the interpreter. This crate has no
@@ -16,6 +16,7 @@ mod archive;
 mod calendar;
 pub mod client;
 pub mod config;
+mod downloads;
 pub mod group;
 mod handler;
 mod openapi;
@@ -28,11 +29,13 @@ pub mod reports;
 pub mod request;
 pub mod response;
 pub mod routes;
+mod run_files;
 pub mod security;
 mod server;
 mod sessions;
 mod shared_work;
 pub mod token;
+mod wanted;
 
 pub use address::Address;
 pub use config::{Config, ReportCommand, ReportOption};

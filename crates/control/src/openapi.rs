@@ -5,6 +5,7 @@ mod schemas;
 use serde_json::{Map, Value, json};
 
 use crate::config::{Config, ReportOption};
+use crate::downloads::FORMATS;
 use crate::reports::{HIDE_NATIVE, NATIVE, Report, content_type, options_for_requests};
 use crate::response::reason;
 use crate::routes::{self, BASE, Operation, Route};
@@ -99,6 +100,11 @@ fn operation(config: &Config, route: &Route) -> Value {
             (&[200, 202], json("Stopped"), &[500])
         }
         Operation::MemrayStop => (&[200, 202], json("Stopped"), &[500]),
+        Operation::Mode => {
+            parameters.push(scope());
+            body = Some("ModeOptions");
+            (&[200, 202], json("ModeChanged"), &[400, 409, 422, 500])
+        }
         Operation::Snapshot => (&[200], json("Session"), &[409, 500]),
         Operation::Heap => {
             body = Some("HeapOptions");
@@ -106,12 +112,26 @@ fn operation(config: &Config, route: &Route) -> Value {
         }
         Operation::Sessions => (&[200], json("Sessions"), &[]),
         Operation::Session => (&[200], json("Session"), &[404]),
+        Operation::Files => {
+            parameters.push(parameter(
+                "name",
+                "the file to download; omit it to list the files",
+                text(),
+            ));
+            let mut content = json("Files");
+            content[BYTES] = json!({"schema": binary()});
+            (&[200, 206], content, &[404, 416])
+        }
         Operation::DeleteSession => (&[200], json("Deleted"), &[404, 409, 500]),
         Operation::Download | Operation::MemrayDownload => {
             parameters.push(process_parameter());
+            if route.operation == Operation::MemrayDownload {
+                let help = "memray: for memray's commands (default); heaptide: the capture itself";
+                parameters.push(parameter("format", help, choice(&FORMATS)));
+            }
             let mut content = media(BYTES, binary());
             content["application/x-tar"] = json!({"schema": binary()});
-            (&[200, 206], content, &[400, 404, 416, 500])
+            (&[200, 206], content, &[400, 404, 416, 500, 504])
         }
         Operation::Report(report) | Operation::MemrayReport(report) => (
             &[200],

@@ -3,6 +3,8 @@
 //! A start or stop holds the group's lock, so that concurrent requests make one session. Calls that wait for the interpreter
 //! run on their own thread; a request that waits too long is answered with "pending".
 
+mod change_mode;
+mod joining;
 mod session_details;
 
 use std::fs;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, SystemTime};
 
-use heaptide_capture::Identity;
+use heaptide_capture::{Identity, labels};
 use heaptide_files::{Existing, NewFile};
 use heaptide_procfs as procfs;
 use serde_json::{Map, Value};
@@ -23,6 +25,8 @@ use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::render::Renderer;
 use crate::routes::BASE;
 use crate::sessions::{CURRENT, Session, Sessions};
+use crate::wanted;
+use joining::unused_path;
 pub(crate) use session_details::MAX_BYTES_FOR_QUICK_STATS;
 use session_details::options_of;
 
@@ -58,6 +62,9 @@ pub(crate) struct Member {
     pub pid: u32,
     /// What identifies the process, as JSON.
     pub identity: Value,
+    pub labels: Value,
+    /// What a reader recognises the process by: its role or its program.
+    pub title: String,
     pub session: Option<String>,
     pub output: Option<String>,
     pub problem: Option<String>,
@@ -83,9 +90,12 @@ impl Program {
     /// Returns the state of this process. Never waits for the interpreter.
     pub(crate) fn own_state(&self) -> Member {
         let output = self.recorder.recording();
+        let labels = self.recorder.labels();
         Member {
             pid: std::process::id(),
             identity: session_details::to_json(&own_identity()),
+            labels: session_details::labels_to_json(&labels),
+            title: labels::title(&labels, std::slice::from_ref(&self.config.name)),
             session: output.as_deref().map(|path| self.session_of(path)),
             output: output.map(|path| path.display().to_string()),
             problem: None,
@@ -118,6 +128,8 @@ impl Program {
                 Some(Member {
                     pid,
                     identity: state.get("identity").cloned().unwrap_or_default(),
+                    labels: state.get("labels").cloned().unwrap_or_default(),
+                    title: text("title").unwrap_or_default(),
                     session: text("session"),
                     output: text("output"),
                     problem,
@@ -160,7 +172,7 @@ impl Program {
             .folder
             .as_ref()
             .ok_or("no process can join this session")?;
-        let path = folder.join(format!("{}.tide", std::process::id()));
+        let path = unused_path(folder);
         if self.recorder.recording().is_some() {
             return Ok(self.already());
         }
@@ -209,22 +221,31 @@ impl Program {
             Some(session) => session,
             None => self.new_session("session", options, [])?,
         };
+        let late = self.want(&session, options, was_running);
         let mut started = match self.start_here(&session, options) {
             Ok(started) => started,
             Err(reason) => {
                 if !was_running {
+                    wanted::clear(&self.config.run_folder);
                     let _ = self.sessions.delete(&session);
                 }
                 return Err(reason);
             }
         };
+        started.warnings.extend(late.err());
         let mut body = options.to_json();
         body["session"] = session.id.as_str().into();
-        for sibling in siblings.iter().filter(|sibling| sibling.session.is_none()) {
-            if let Err(problem) = self.forward(sibling.pid, "start", &body) {
-                started
-                    .warnings
-                    .push(format!("process {}: {problem}", sibling.pid));
+        // Listed again: a process that appeared before the file was written has not read it, but has its socket.
+        let is_recorded = |pid: u32| {
+            let mut recorded = siblings.iter().filter(|sibling| sibling.session.is_some());
+            recorded.any(|sibling| sibling.pid == pid)
+        };
+        for (pid, _) in group::members(&self.config.group) {
+            if pid == std::process::id() || is_recorded(pid) {
+                continue;
+            }
+            if let Err(problem) = self.forward(pid, "start", &body) {
+                started.warnings.push(format!("process {pid}: {problem}"));
             }
         }
         if was_running && started.change == StateChange::Done {
@@ -249,6 +270,7 @@ impl Program {
     /// Stops the recording of all processes of the program. Returns the stopped session and warnings.
     pub(crate) fn stop(&self) -> Result<(StateChange, Option<Session>, Vec<String>), String> {
         let _lock = self.lock()?;
+        wanted::clear(&self.config.run_folder);
         let siblings = self.siblings();
         let sessions = siblings.iter().filter_map(|member| member.session.clone());
         let session = self.own_state().session.into_iter().chain(sessions).next();
@@ -371,6 +393,7 @@ impl Program {
         meta.insert("kind".into(), category.into());
         meta.insert("name".into(), self.config.name.as_str().into());
         meta.insert("group".into(), self.config.group_name().into());
+        meta.insert("run".into(), self.config.run.as_str().into());
         meta.insert("options".into(), options.to_json());
         meta.extend(more.map(|(key, value)| (key.to_owned(), value)));
         heaptide_files::trusted_folder(self.sessions.directory())

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use heaptide_capture::Labels;
 use heaptide_capture::header::{DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_BYTES, Mode};
 
 use serde_json::{Value, json};
@@ -14,11 +15,24 @@ pub trait Recorder: Send + Sync {
     /// Returns the capture that this process is recorded into. Never waits for the interpreter.
     fn recording(&self) -> Option<PathBuf>;
 
+    /// Returns the labels of this process. Never waits for the interpreter.
+    fn labels(&self) -> Labels;
+
     /// Starts recording. May wait for the interpreter. Returns a warning if the recording is incomplete.
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String>;
 
     /// Stops recording. May wait for the interpreter.
     fn stop(&self) -> Result<(), String>;
+
+    /// Returns the mode of the running recording. Never waits for the interpreter.
+    fn mode(&self) -> Option<Mode> {
+        None
+    }
+
+    /// Changes the mode of the running recording. May wait for the interpreter. Returns whether anything changed.
+    fn change_mode(&self, _wanted: &ModeOptions) -> Result<bool, String> {
+        Err("this program cannot change the mode of a recording".to_owned())
+    }
 
     /// Writes a heap snapshot of this process and returns the pause of the program in milliseconds. May wait for the
     /// interpreter.
@@ -45,13 +59,23 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            mode: Mode::default(),
+            mode: Mode {
+                follow_fork: true,
+                ..Mode::default()
+            },
             interval_ms: DEFAULT_INTERVAL_MS,
         }
     }
 }
 
 impl Options {
+    /// Racetrack, whose clients use memray's routes, also records Python's own allocators.
+    pub(crate) fn every_object() -> Options {
+        let mut options = Options::default();
+        options.mode.objects = true;
+        options
+    }
+
     pub(crate) fn mode_name(&self) -> &'static str {
         match (self.mode.objects, self.mode.sample_bytes) {
             (true, _) => "objects",
@@ -80,10 +104,7 @@ impl Options {
         let mut sample_bytes = None;
         let mut is_sampled = false;
         for (key, value) in pairs {
-            let flag = || match value {
-                Value::Bool(value) => Ok(*value),
-                _ => Err(format!("{key} must be true or false")),
-            };
+            let flag = || flag(key, value);
             let number = |most: i64| {
                 let number = value.as_i64().filter(|number| (1..=most).contains(number));
                 number.ok_or_else(|| format!("{key} must be a whole number from 1 to {most}"))
@@ -119,6 +140,77 @@ impl Options {
     }
 }
 
+/// Reads `true` or `false`. Command lines also have 1 and 0 for them.
+fn flag(key: &str, value: &Value) -> Result<bool, String> {
+    match (value, value.as_u64()) {
+        (Value::Bool(value), _) => Ok(*value),
+        (_, Some(number @ 0..=1)) => Ok(number == 1),
+        _ => Err(format!("{key} must be true or false")),
+    }
+}
+
+/// A change of the mode: the parts to change. The others stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ModeOptions {
+    pub objects: Option<bool>,
+    /// 0 records every allocation.
+    pub sample_bytes: Option<u64>,
+    pub native: Option<bool>,
+}
+
+impl ModeOptions {
+    /// Reads the body of a request. Refuses unknown keys.
+    pub fn from_json(body: &Value) -> Result<ModeOptions, String> {
+        let Value::Object(pairs) = body else {
+            return Err("the body must be a JSON object with options".to_owned());
+        };
+        if let Some(key) = pairs
+            .keys()
+            .find(|key| !["mode", "sample_bytes", "native"].contains(&key.as_str()))
+        {
+            return Err(format!(
+                "unknown option {key:?}: use mode, sample_bytes, native; other options cannot change while recording"
+            ));
+        }
+        let options = Options::from_json(body)?;
+        let names_sampling = pairs.contains_key("mode") || pairs.contains_key("sample_bytes");
+        let changed = ModeOptions {
+            objects: names_sampling.then_some(options.mode.objects),
+            sample_bytes: names_sampling.then_some(options.mode.sample_bytes),
+            native: pairs.contains_key("native").then_some(options.mode.native),
+        };
+        match changed == ModeOptions::default() {
+            true => Err("name what to change: mode, sample_bytes or native".to_owned()),
+            false => Ok(changed),
+        }
+    }
+}
+
+impl Options {
+    /// Returns these options in another mode.
+    pub(crate) fn in_mode(mut self, wanted: &ModeOptions) -> Options {
+        let mode = &mut self.mode;
+        mode.objects = wanted.objects.unwrap_or(mode.objects);
+        mode.sample_bytes = wanted.sample_bytes.unwrap_or(mode.sample_bytes);
+        mode.native = wanted.native.unwrap_or(mode.native);
+        self
+    }
+}
+
+/// Returns a mode as JSON.
+pub(crate) fn mode_to_json(mode: Mode) -> Value {
+    let options = Options {
+        mode,
+        ..Options::default()
+    };
+    json!({
+        "mode": options.mode_name(),
+        "sample_bytes": mode.sample_bytes,
+        "native": mode.native,
+        "aggregate": mode.aggregate,
+    })
+}
+
 /// The options of a heap snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeapOptions {
@@ -138,10 +230,7 @@ impl HeapOptions {
         };
         let mut options = HeapOptions::default();
         for (key, value) in pairs {
-            let flag = || match value {
-                Value::Bool(value) => Ok(*value),
-                _ => Err(format!("{key} must be true or false")),
-            };
+            let flag = || flag(key, value);
             match (key.as_str(), value) {
                 ("values", _) => options.values = flag()?,
                 ("fork", _) => options.fork = flag()?,
@@ -182,17 +271,35 @@ mod tests {
     }
 
     #[test]
+    fn change_of_the_mode_names_only_its_parts() {
+        let read = |text: &str| ModeOptions::from_json(&serde_json::from_str(text).unwrap());
+        let native = read(r#"{"native":true}"#).unwrap();
+        assert_eq!((native.objects, native.sample_bytes), (None, None));
+        let exact = read(r#"{"mode":"exact"}"#).unwrap();
+        assert_eq!((exact.objects, exact.sample_bytes), (Some(false), Some(0)));
+        let sampled = read(r#"{"sample_bytes":4096}"#).unwrap();
+        assert_eq!(sampled.sample_bytes, Some(4096));
+        assert_eq!(sampled.native, None);
+        assert!(read("{}").is_err());
+        assert!(read(r#"{"aggregate":true}"#).is_err());
+    }
+
+    #[test]
     fn options_survive_a_round_trip_and_unknown_ones_are_refused() {
         for text in [
             "{}",
             r#"{"mode":"objects","follow_fork":true}"#,
             r#"{"native_traces":true}"#,
+            r#"{"follow_fork":false}"#,
             r#"{"sample_bytes":4096}"#,
         ] {
             let options = read(text).unwrap();
             let again = Options::from_json(&options.to_json()).unwrap();
             assert_eq!(again, options);
         }
+        assert!(read("{}").unwrap().mode.follow_fork);
+        assert!(!read(r#"{"follow_fork":0}"#).unwrap().mode.follow_fork);
+        assert!(read(r#"{"follow_fork":2}"#).is_err());
         assert!(read(r#"{"mod":"exact"}"#).unwrap_err().contains("\"mod\""));
         assert!(read("[]").is_err());
         assert!(read(r#"{"interval_ms":0}"#).is_err());

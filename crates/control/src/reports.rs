@@ -1,4 +1,4 @@
-//! Reports of a session, and the download of its captures.
+//! Reports of a session.
 //!
 //! Query parameters are the options of the report command without dashes: `?leaks=1&num-largest=10`. The command line
 //! declares the options, and the command checks their values.
@@ -25,6 +25,8 @@ pub struct Report {
     pub(crate) is_page: bool,
     /// Whether the report compares the session with another one, named by `base`.
     pub(crate) needs_base: bool,
+    /// Whether its text has memray's layout, which clients of memray's routes read.
+    is_memrays: bool,
 }
 
 macro_rules! report {
@@ -35,12 +37,17 @@ macro_rules! report {
             session_path: concat!("/sessions/{session}/", $name),
             is_page: $is_page,
             needs_base: $needs_base,
+            is_memrays: false,
         }
     };
 }
 
 pub(crate) const FLAMEGRAPH: Report = report!("flamegraph", is_page: true, needs_base: false);
 pub(crate) const STATS: Report = report!("stats", is_page: false, needs_base: false);
+pub(crate) const MEMRAY_STATS: Report = Report {
+    is_memrays: true,
+    ..STATS
+};
 
 /// Every report. Routes, the OpenAPI document and the actions of `heaptide ctl` come from this list.
 pub const REPORTS: &[Report] = &[
@@ -123,6 +130,9 @@ impl Report {
             return Response::error(400, "ArgumentError", sentence);
         }
         let mut words: Vec<OsString> = vec![command.name.as_str().into()];
+        if self.is_memrays {
+            words.push("--layout=memray".into());
+        }
         match format {
             "json" => words.push("--json".into()),
             "html" if !self.is_page => words.push("--html".into()),
@@ -242,7 +252,7 @@ fn options(command: &ReportCommand, request: &Request) -> Result<Vec<OsString>, 
 }
 
 /// Returns the captures of a session, or only those of one process.
-fn captures<'a>(
+pub(crate) fn captures<'a>(
     session: &'a Session,
     process: Option<&str>,
 ) -> Result<Vec<&'a Capture>, Box<Response>> {
@@ -254,9 +264,12 @@ fn captures<'a>(
     let Some(process) = process else {
         return Ok(all);
     };
-    let identities: Vec<Identity> = all.iter().map(|capture| capture.identity()).collect();
+    let (identities, titles): (Vec<Identity>, Vec<String>) = all
+        .iter()
+        .map(|capture| (capture.identity(), capture.header().title()))
+        .unzip();
     let chosen = match process.parse::<ProcessSelector>() {
-        Ok(selector) => selector.choose(&identities),
+        Ok(selector) => selector.choose(&identities, &titles),
         Err(_) => Err(Vec::new()),
     };
     match chosen {
@@ -279,80 +292,4 @@ fn captures<'a>(
             Err(Box::new(Response::error(400, "ArgumentError", sentence)))
         }
     }
-}
-
-/// Returns the capture of a session, or an archive if several processes were recorded.
-pub(crate) fn download(request: &Request, session: &Session, name: &str) -> Response {
-    let process = request.parameter("process");
-    let captures = match captures(session, process) {
-        Ok(captures) => captures,
-        Err(response) => return *response,
-    };
-    let opened: std::io::Result<Vec<_>> = captures
-        .into_iter()
-        .map(|capture| {
-            let file = capture.open()?;
-            let length = file.metadata()?.len();
-            Ok((capture, file, length))
-        })
-        .collect();
-    let mut opened = match opened {
-        Ok(opened) => opened,
-        Err(error) => {
-            let sentence = format!(
-                "cannot read the capture of session {} ({error})",
-                session.id
-            );
-            return Response::error(500, "CommandError", sentence);
-        }
-    };
-    let is_running = session.is_running();
-    let modified = session.modified_unix_ms().unwrap_or(0);
-    let total: u64 = opened.iter().map(|opened| opened.2).sum();
-    let pids = process
-        .unwrap_or("all")
-        .replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
-    let weak = if is_running { "W/" } else { "" };
-    let tag = format!("{weak}\"{}-{pids}-{total}-{modified}\"", session.id);
-    let is_single = opened.len() == 1;
-    let (media_type, file_name, body) = if is_single {
-        let (_, file, length) = opened.remove(0);
-        let body = if is_running && request.header("Range").is_none() {
-            Body::until_eof(file)
-        } else {
-            Body::file_range(file, 0, length)
-        };
-        ("application/octet-stream", name.to_owned(), body)
-    } else {
-        let name = name.rsplit_once('.').map_or(name, |parts| parts.0);
-        let mut body = Body::default();
-        for (capture, file, length) in opened {
-            let name = capture.path.file_name().and_then(|name| name.to_str());
-            let name = format!("{}/{}", session.id, name.unwrap_or("capture.tide"));
-            body = body
-                .then(Body::from(crate::archive::header(
-                    &name,
-                    length,
-                    modified / 1000,
-                )))
-                .then(Body::file_range(file, 0, length))
-                .then(Body::from(crate::archive::padding(length)));
-        }
-        let body = body.then(Body::from(crate::archive::end()));
-        ("application/x-tar", format!("{name}.tar"), body)
-    };
-    let response = Response {
-        status: 200,
-        headers: vec![("Content-Type", media_type.to_owned())],
-        body,
-    };
-    let response = response
-        .with(
-            "Content-Disposition",
-            format!("inline; filename=\"{file_name}\""),
-        )
-        .with("ETag", tag.clone())
-        .with("Accept-Ranges", "bytes")
-        .with("Cache-Control", "no-cache");
-    crate::ranges::apply(request, response, &tag)
 }

@@ -10,12 +10,14 @@ pub(crate) enum Operation {
     Status,
     Start,
     Stop,
+    Mode,
     Snapshot,
     Heap,
     Sessions,
     Session,
     DeleteSession,
     Download,
+    Files,
     Report(Report),
     MemrayStart,
     MemrayStop,
@@ -78,6 +80,11 @@ const ROUTES: &[Route] = &[
         "Stop recording and complete the captures",
     ),
     post(
+        "/mode",
+        Operation::Mode,
+        "Change the mode of the running recording",
+    ),
+    post(
         "/snapshot",
         Operation::Snapshot,
         "Save the recording so far as its own session; recording continues",
@@ -105,6 +112,11 @@ const ROUTES: &[Route] = &[
             "Delete a finished session",
         )
     },
+    get(
+        "/files",
+        Operation::Files,
+        "List timelines and job records of the run, or download one: ?name=NAME",
+    ),
     get("/report", Operation::Download, DOWNLOAD),
     get("/sessions/{session}/report", Operation::Download, DOWNLOAD),
 ];
@@ -133,7 +145,7 @@ const MEMRAY_ROUTES: &[Route] = &[
     ),
     get(
         "/memray/stats",
-        Operation::MemrayReport(reports::STATS),
+        Operation::MemrayReport(reports::MEMRAY_STATS),
         "Show the statistics of the report",
     ),
 ];

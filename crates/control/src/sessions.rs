@@ -18,7 +18,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use heaptide_capture::{Capture as TideFile, Identity};
+use heaptide_capture::{Capture as TideFile, Header, Identity};
 use heaptide_files::{Existing, NewFile, OwnFolder};
 use heaptide_procfs as procfs;
 use serde_json::{Map, Value, json};
@@ -56,6 +56,8 @@ pub(crate) struct Capture {
     pub path: PathBuf,
     pub pid: u32,
     pub bytes: u64,
+    /// Bytes on disk. The file of a running or killed process has holes.
+    pub disk_bytes: u64,
     pub modified: SystemTime,
     /// The socket of its process, if the process has the control API.
     socket: Option<PathBuf>,
@@ -124,6 +126,7 @@ impl Sessions {
                     path: folder.join(&name),
                     pid,
                     bytes: metadata.len(),
+                    disk_bytes: metadata.blocks() * 512,
                     modified: metadata.modified().ok()?,
                     socket: group.as_ref().map(|group| group::socket_of(group, pid)),
                     is_elsewhere,
@@ -179,7 +182,7 @@ impl Sessions {
         let mut bytes_kept = 0;
         for session in self.list() {
             n_kept += 1;
-            bytes_kept += session.bytes();
+            bytes_kept += session.disk_bytes();
             let is_beyond = n_kept > self.keep_sessions || bytes_kept > self.keep_bytes;
             let is_finished = !session.is_running() && !session.is_beginning();
             if is_beyond && session.id != except && is_finished {
@@ -202,6 +205,7 @@ impl Session {
                 path: path.to_owned(),
                 pid: std::process::id(),
                 bytes: metadata.len(),
+                disk_bytes: metadata.blocks() * 512,
                 modified: metadata.modified().ok()?,
                 socket: None,
                 is_elsewhere: false,
@@ -212,6 +216,11 @@ impl Session {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.captures.iter().map(|capture| capture.bytes).sum()
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        let captures = self.captures.iter();
+        captures.map(|capture| capture.disk_bytes).sum()
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -327,14 +336,18 @@ impl Capture {
         }
     }
 
-    /// What identifies its process; only the process ID until the header is written.
-    pub(crate) fn identity(&self) -> Identity {
+    /// What the capture states about its process; only the process ID until the header is written.
+    pub(crate) fn header(&self) -> Header {
         let header = self.open().ok();
         let header = header.and_then(|file| TideFile::header_from_file(file, &self.path).ok());
-        match header {
-            Some(header) => header.identity(),
-            None => Identity::new(self.pid, "", &[]),
-        }
+        header.unwrap_or_else(|| Header {
+            pid: self.pid,
+            ..Header::default()
+        })
+    }
+
+    pub(crate) fn identity(&self) -> Identity {
+        self.header().identity()
     }
 
     pub(crate) fn open(&self) -> io::Result<File> {
@@ -349,9 +362,11 @@ fn write(folder: &Path, name: &str, content: &Value) -> io::Result<()> {
     new.publish().map(drop)
 }
 
-/// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711.tide.4712` (a forked child) → 4712.
+/// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711-2.tide` (its second capture) → 4711, `4711.tide.4712` (a forked child) → 4712.
 fn pid_of(name: &str) -> Option<u32> {
     let (parent, rest) = name.split_once(".tide")?;
+    let (parent, number) = parent.split_once('-').unwrap_or((parent, "1"));
+    let _: u32 = number.parse().ok()?;
     let parent: u32 = parent.parse().ok()?;
     if rest.is_empty() {
         return Some(parent);
@@ -391,7 +406,9 @@ mod tests {
         assert_eq!(pid_of("4711.tide"), Some(4711));
         assert_eq!(pid_of("4711.tide.4712"), Some(4712));
         assert_eq!(pid_of("4711.tide.4712.4713"), Some(4713));
+        assert_eq!(pid_of("4711-2.tide.4713"), Some(4713));
         assert_eq!(pid_of("x.tide"), None);
+        assert_eq!(pid_of("4711-x.tide"), None);
         assert_eq!(pid_of("4711.tide.html"), None);
         assert_eq!(pid_of("session.json"), None);
     }

@@ -23,6 +23,10 @@ impl Recorder for NeverStarts {
         None
     }
 
+    fn labels(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+
     fn start(&self, _: &Path, _: &Options) -> Result<Option<String>, String> {
         Err("not here".to_owned())
     }
@@ -66,6 +70,9 @@ impl Fixture {
             name: "job".to_owned(),
             directory: folder.join("sessions"),
             group: folder.join("group"),
+            run: "job".to_owned(),
+            run_folder: folder.join("sessions/job"),
+            jobs_folder: None,
             prefix: String::new(),
             token,
             token_header: None,

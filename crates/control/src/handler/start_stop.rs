@@ -1,10 +1,10 @@
-//! `POST /start`, `/stop` and `/snapshot`.
+//! `POST /start`, `/stop`, `/mode` and `/snapshot`.
 
 use serde_json::{Value, json};
 
 use super::{Handler, Style, is_for_this_process, json_body, links};
 use crate::program::{Started, StateChange};
-use crate::recorder::Options;
+use crate::recorder::{ModeOptions, Options, mode_to_json};
 use crate::request::Request;
 use crate::response::Response;
 
@@ -92,6 +92,42 @@ impl Handler {
         answer["session"] = session.map(|session| session.id).into();
         answer["warnings"] = warnings.into();
         answer["links"] = links(prefix);
+        Response::json(status(change), &answer)
+    }
+
+    pub(super) fn change_mode(&self, prefix: &str, request: &Request) -> Response {
+        let body = match json_body(request) {
+            Ok(body) => body,
+            Err(refusal) => return refusal,
+        };
+        let wanted = match ModeOptions::from_json(&body) {
+            Ok(wanted) => wanted,
+            Err(reason) => return Response::error(422, "ValueError", reason),
+        };
+        let changed = match is_for_this_process(request) {
+            true => self.program.change_mode_here(&wanted),
+            false => self.program.change_mode(&wanted, &body),
+        };
+        let (change, warnings) = match changed {
+            Ok(Some(changed)) => changed,
+            Ok(None) => {
+                let sentence = "no recording is active: start one first";
+                return Response::error(409, "NotRecording", sentence);
+            }
+            Err(reason) => return Response::error(500, "RecordingError", reason),
+        };
+        let result = match change {
+            StateChange::Done => "changed",
+            StateChange::Already => "unchanged",
+            StateChange::Pending => "pending",
+        };
+        let answer = json!({
+            "result": result,
+            "session": self.program.own_state().session,
+            "mode": self.program.mode().map(mode_to_json),
+            "warnings": warnings,
+            "links": links(prefix),
+        });
         Response::json(status(change), &answer)
     }
 

@@ -1,11 +1,15 @@
 //! `GET /status`: the processes of the program and whether they are being recorded.
 
+use std::time::SystemTime;
+
 use heaptide_procfs as procfs;
 use serde_json::{Value, json};
 
 use super::{Handler, is_for_this_process, links};
+use crate::calendar::unix_ms;
 use crate::lock;
 use crate::program::Member;
+use crate::recorder::mode_to_json;
 use crate::request::Request;
 use crate::response::Response;
 
@@ -17,12 +21,17 @@ impl Handler {
             "state": if own.output.is_some() { "recording" } else { "stopped" },
             "pid": own.pid,
             "identity": own.identity,
+            "title": own.title,
+            "labels": own.labels,
+            "run": config.run,
             "session": own.session,
             "output": own.output,
+            "mode": self.program.mode().map(mode_to_json),
             "name": config.name,
             "command": config.command,
             "version": env!("CARGO_PKG_VERSION"),
             "resident_bytes": resident_bytes(),
+            "time_unix_ms": unix_ms(SystemTime::now()),
             "directory": config.directory.display().to_string(),
             "addresses": *lock(&self.addresses),
         });
@@ -34,6 +43,8 @@ impl Handler {
             members.push(own);
             members.sort_by_key(|member| member.pid);
             answer["processes"] = members.iter().map(describe_member).collect();
+            let wanted = self.program.wanted();
+            answer["wanted_session"] = wanted.map(|(session, _)| session.id).into();
             answer["links"] = links(prefix);
         }
         Response::json(200, &answer)
@@ -49,6 +60,8 @@ fn describe_member(member: &Member) -> Value {
     json!({
         "pid": member.pid,
         "identity": member.identity,
+        "title": member.title,
+        "labels": member.labels,
         "state": state,
         "session": member.session,
         "output": member.output,

@@ -56,6 +56,10 @@ fn options(properties: Value) -> Value {
     json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
+fn labels() -> Value {
+    json!({"type": ["object", "null"], "additionalProperties": text()})
+}
+
 pub(crate) fn schemas() -> Value {
     let start_options = options(json!({
         "mode": described(
@@ -69,12 +73,36 @@ pub(crate) fn schemas() -> Value {
         "aggregate": boolean("store sums instead of events, which bounds the size of the file"),
         "native": boolean("also record native frames (C, C++, Rust)"),
         "native_traces": boolean("memray's name for native"),
-        "follow_fork": boolean("also record forked children"),
+        "follow_fork": boolean("also record processes of the program that start later; true by default"),
         "interval_ms": described(
             bounded(1, 86_400_000),
             "milliseconds between two samples of the resident size",
         ),
     }));
+    let mode_options = options(json!({
+        "mode": described(
+            choice(&["exact", "objects", "sampled"]),
+            "record every allocation, also every Python object, or a sample of the allocations",
+        ),
+        "sample_bytes": described(
+            bounded(0, 1 << 50),
+            "in sampled mode: sample about one allocation per this many bytes",
+        ),
+        "native": boolean("also record native frames (C, C++, Rust)"),
+    }));
+    let mode_changed = json!({
+        "result": choice(&["changed", "unchanged", "pending"]),
+        "session": or_null("string"),
+        "mode": reference("Mode"),
+        "warnings": list_of(text()),
+        "links": reference("Links"),
+    });
+    let mode = json!({
+        "mode": choice(&["exact", "objects", "sampled"]),
+        "sample_bytes": integer(),
+        "native": {"type": "boolean"},
+        "aggregate": {"type": "boolean"},
+    });
     let heap_options = options(json!({
         "values": boolean("store the values of short strings and of numbers"),
         "redact": described(
@@ -87,8 +115,17 @@ pub(crate) fn schemas() -> Value {
         "state": choice(&["recording", "stopped"]),
         "pid": positive(),
         "identity": reference("Identity"),
+        "title": text(),
+        "labels": labels(),
+        "run": text(),
+        "wanted_session": described(
+            or_null("string"),
+            "the session that processes join which start now",
+        ),
+        "time_unix_ms": integer(),
         "session": or_null("string"),
         "output": or_null("string"),
+        "mode": {"anyOf": [reference("Mode"), {"type": "null"}]},
         "name": text(),
         "command": text(),
         "version": text(),
@@ -101,6 +138,8 @@ pub(crate) fn schemas() -> Value {
     let process = json!({
         "pid": positive(),
         "process": described(text(), "the process ID, and what distinguishes the process: 1@web-2"),
+        "title": described(text(), "the role or the program of the process"),
+        "labels": labels(),
         "identity": reference("Identity"),
         "state": choice(&["recording", "stopped", "unknown"]),
         "session": or_null("string"),
@@ -144,6 +183,7 @@ pub(crate) fn schemas() -> Value {
     let session = json!({
         "id": text(),
         "kind": choice(&["session", "snapshot"]),
+        "run": or_null("string"),
         "of": or_null("string"),
         "state": choice(&["recording", "finished"]),
         "started": or_null("string"),
@@ -160,10 +200,19 @@ pub(crate) fn schemas() -> Value {
         "sessions": list_of(reference("Session")),
         "keep": {"type": "object"},
     });
+    let files = json!({
+        "files": list_of(object(
+            &["name", "bytes"],
+            json!({"name": text(), "bytes": integer(), "modified_unix_ms": integer()}),
+        )),
+    });
     json!({
         "Error": object(&["error", "type"], json!({"error": text(), "type": text()})),
         "StartOptions": start_options,
         "HeapOptions": heap_options,
+        "ModeOptions": mode_options,
+        "ModeChanged": object(&["result", "session", "mode", "warnings"], mode_changed),
+        "Mode": object(&["mode", "sample_bytes", "native", "aggregate"], mode),
         "Status": object(&["state", "pid", "session", "output"], status),
         "Process": object(&["pid"], process),
         "Identity": identity,
@@ -171,6 +220,7 @@ pub(crate) fn schemas() -> Value {
         "Stopped": object(&["result"], stopped),
         "Session": object(&["id", "kind", "state", "bytes", "processes"], session),
         "Sessions": object(&["sessions", "keep"], sessions),
+        "Files": object(&["files"], files),
         "Deleted": object(&["deleted"], json!({"deleted": text()})),
         "Links": {"type": "object", "additionalProperties": text()},
     })
@@ -183,7 +233,7 @@ mod tests {
     #[test]
     fn every_option_of_a_request_body_has_a_description() {
         let schemas = schemas();
-        for name in ["StartOptions", "HeapOptions"] {
+        for name in ["StartOptions", "HeapOptions", "ModeOptions"] {
             let properties = schemas[name]["properties"].as_object().unwrap();
             assert!(!properties.is_empty());
             for (option, schema) in properties {

@@ -9,7 +9,7 @@ use crate::calendar::{timestamp, unix_ms};
 use crate::reports;
 use crate::routes::BASE;
 use crate::sessions::{Capture, Session};
-use heaptide_capture::{Identity, identity};
+use heaptide_capture::{Header, Identity, Labels, identity};
 
 /// Stopping or listing a session larger than this does not compute its numbers.
 pub(crate) const MAX_BYTES_FOR_QUICK_STATS: u64 = 256 << 20;
@@ -63,15 +63,18 @@ impl Program {
             .zip(started)
             .map(|(ended, started)| ended.saturating_sub(started)));
         let captures = session.captures.iter();
-        let identities: Vec<Identity> = captures.clone().map(Capture::identity).collect();
+        let headers: Vec<Header> = captures.clone().map(Capture::header).collect();
+        let identities: Vec<Identity> = headers.iter().map(Header::identity).collect();
         let names = identity::names(&identities);
         let processes: Vec<Value> = captures
-            .zip(identities.iter().zip(names))
-            .map(|(capture, (identity, name))| {
+            .zip(headers.iter().zip(names))
+            .map(|(capture, (header, name))| {
                 json!({
                     "pid": capture.pid,
                     "process": name,
-                    "identity": to_json(identity),
+                    "title": header.title(),
+                    "labels": labels_to_json(&header.labels()),
+                    "identity": to_json(&header.identity()),
                     "bytes": capture.bytes,
                     "output": capture.path.display().to_string(),
                     "recording": capture.is_being_written(),
@@ -82,6 +85,7 @@ impl Program {
         json!({
             "id": session.id,
             "kind": session.category(),
+            "run": session.meta.get("run"),
             "of": session.meta.get("of"),
             "state": if is_running { "recording" } else { "finished" },
             "started": started.map(timestamp),
@@ -102,6 +106,14 @@ pub(crate) fn to_json(identity: &Identity) -> Value {
     let mut value: Value = identity.named_parts().into_iter().collect();
     value["pid"] = identity.pid.into();
     value
+}
+
+/// The labels of a process as an object.
+pub(crate) fn labels_to_json(labels: &Labels) -> Value {
+    let pairs = labels.iter();
+    pairs
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect()
 }
 
 /// Returns the options that the session was started with.

@@ -1,0 +1,112 @@
+//! Files of a run beside its captures: timelines, job records and reports, for `heaptide ctl collect`.
+//!
+//! They lie in the run's folder, in the folder of job records (`HEAPTIDE_JOBS`), and, for timelines, in the folder for
+//! sessions. A name in a request is only compared with existing names; it never becomes part of a path.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::Path;
+
+use heaptide_files::OwnFolder;
+use serde_json::{Value, json};
+
+use crate::calendar::unix_ms;
+use crate::config::Config;
+use crate::ranges;
+use crate::request::Request;
+use crate::response::{Body, Response};
+
+/// The endings of files that any of the folders may hold.
+const TIMELINES: [&str; 2] = ["timeline", "dat"];
+const JOB_RECORDS: &str = "jsonl";
+const REPORTS: [&str; 4] = ["json", "txt", "md", "html"];
+/// Not for clients.
+const PRIVATE: [&str; 1] = ["wanted.json"];
+
+struct RunFile {
+    name: String,
+    file: File,
+    bytes: u64,
+    modified_unix_ms: u64,
+}
+
+/// Lists the files, or sends the one that `name` chooses.
+pub(crate) fn answer(config: &Config, request: &Request) -> Response {
+    let mut files = all(config);
+    let Some(name) = request.parameter("name") else {
+        let files: Vec<Value> = files.iter().map(describe).collect();
+        return Response::json(200, &json!({ "files": files }));
+    };
+    let Some(at) = files.iter().position(|file| file.name == name) else {
+        let sentence = format!("there is no file {name:?}: omit the name to list the files");
+        return Response::error(404, "NotFound", sentence);
+    };
+    let chosen = files.swap_remove(at);
+    // Files grow at their end, so a part of them stays valid.
+    let tag = format!("\"{name}\"").replace(|letter: char| !letter.is_ascii_graphic(), "_");
+    let response = Response {
+        status: 200,
+        headers: vec![
+            ("Content-Type", "application/octet-stream".to_owned()),
+            ("Accept-Ranges", "bytes".to_owned()),
+            ("ETag", tag.clone()),
+        ],
+        body: Body::file_range(chosen.file, 0, chosen.bytes),
+    };
+    ranges::apply(request, response, &tag)
+}
+
+fn describe(file: &RunFile) -> Value {
+    json!({
+        "name": file.name,
+        "bytes": file.bytes,
+        "modified_unix_ms": file.modified_unix_ms,
+    })
+}
+
+fn all(config: &Config) -> Vec<RunFile> {
+    let is_timeline = |extension: &str| TIMELINES.contains(&extension);
+    let is_any = |extension: &str| {
+        is_timeline(extension) || extension == JOB_RECORDS || REPORTS.contains(&extension)
+    };
+    let mut files = Vec::new();
+    add(&mut files, &config.run_folder, &is_any);
+    if let Some(jobs) = &config.jobs_folder {
+        add(&mut files, jobs, &|extension| extension == JOB_RECORDS);
+    }
+    add(&mut files, &config.directory, &is_timeline);
+    files.sort_by(|one, other| one.name.cmp(&other.name));
+    files
+}
+
+/// Adds the files of this user in a folder. If two folders have a file of one name, the first counts.
+fn add(files: &mut Vec<RunFile>, folder: &Path, is_wanted: &dyn Fn(&str) -> bool) {
+    let Ok(own) = OwnFolder::open(folder) else {
+        return;
+    };
+    for name in own.names().unwrap_or_default() {
+        let Some(text) = wanted_name(&name, is_wanted) else {
+            continue;
+        };
+        let is_known = files.iter().any(|file| file.name == text);
+        let Ok(file) = own.file(&name) else { continue };
+        let Ok(metadata) = file.metadata() else {
+            continue;
+        };
+        if !is_known {
+            files.push(RunFile {
+                name: text,
+                bytes: metadata.len(),
+                modified_unix_ms: metadata.modified().map_or(0, unix_ms),
+                file,
+            });
+        }
+    }
+}
+
+fn wanted_name(name: &OsString, is_wanted: &dyn Fn(&str) -> bool) -> Option<String> {
+    let text = name.to_str()?;
+    let extension = Path::new(text).extension()?.to_str()?;
+    let is_private = PRIVATE.contains(&text) || text.starts_with('.');
+    (is_wanted(extension) && !is_private).then(|| text.to_owned())
+}
