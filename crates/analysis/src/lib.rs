@@ -3,8 +3,9 @@
 //! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames ([`symbols`]).
 //! [`user_code`] separates the user's own frames from those of libraries. [`aggregate`] shapes the sums into the structs of
 //! [`model`]; [`findings`] adds facts that deserve attention; [`diff`] compares two sessions. [`live`] follows a program
-//! that is still running; [`records`] lists the records of a capture. [`heap`] analyses heap snapshots, [`timeline`] the
-//! memory of processes over time.
+//! that is still running; [`job_runs`] judges the runs of jobs; [`records`] lists the records of a capture,
+//! [`events`] its allocations and frees with their stacks. [`heap`] analyses heap snapshots, [`timeline`] the memory of
+//! processes over time.
 //!
 //! This crate uses no interpreters, networks, clocks or terminals, and neither rounds numbers nor adds units. Only `files`
 //! opens files.
@@ -12,10 +13,12 @@
 
 pub mod aggregate;
 pub mod diff;
+pub mod events;
 mod files;
 pub mod filter;
 pub mod findings;
 pub mod heap;
+pub mod job_runs;
 pub mod live;
 pub mod load;
 pub mod model;
@@ -25,11 +28,14 @@ pub mod timeline;
 pub mod user_code;
 pub mod window;
 
-pub use aggregate::{FlameLimits, FlameTree, LineChoice, lines, stacks, stats, summary, tree};
+pub use aggregate::{
+    FlameLimits, FlameTree, JobGroups, LineChoice, jobs, lines, stacks, stacks_with_index, stats,
+    stats_of, summary, tree,
+};
 pub use diff::Comparison;
 pub use filter::{Filter, NoMatch};
 pub use findings::findings;
 pub use live::LiveReader;
-pub use load::{Process, Request, Session, load, load_with, peak_bytes};
+pub use load::{JobView, Process, Request, Session, load, load_with, peak_bytes};
 pub use model::Measure;
 pub use records::{RecordLine, records};

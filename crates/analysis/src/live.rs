@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use heaptide_capture::{OpenError, Registry};
+use heaptide_capture::{Mode, OpenError, Registry};
 use heaptide_tally::Follower;
 use heaptide_tally::{HeapSeries, Snapshot};
 use rustc_hash::FxHashMap;
@@ -70,7 +70,7 @@ impl LiveReader {
             peak_bytes: now.peak.bytes,
             resident_bytes: resident.map(|sample| sample.bytes),
             limit_bytes: registry.limit,
-            sample_bytes: header.mode.sample_bytes,
+            sample_bytes: coarsest(registry.modes(header.mode)),
             n_events: now.n_events,
             lost: registry.lost.clone(),
             stopped: Stopped::of(registry),
@@ -176,7 +176,7 @@ impl Sum {
     }
 
     fn sum(&self, number: fn(&Held) -> u64) -> u64 {
-        self.held.iter().map(number).sum()
+        self.held.iter().map(number).fold(0, u64::saturating_add)
     }
 }
 
@@ -243,4 +243,9 @@ fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -
         heap: line.highest(&heap),
         resident: line.highest(&resident),
     }
+}
+
+/// The largest sampling distance; 0 if every allocation was recorded.
+fn coarsest(modes: impl Iterator<Item = Mode>) -> u64 {
+    modes.map(|mode| mode.sample_bytes).max().unwrap_or(0)
 }

@@ -7,17 +7,21 @@ mod common_peak;
 mod height_curve;
 mod visible_frames;
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use heaptide_capture::{Capture, Damage, Header, Identity, PYTHON_ARENA_FILE, Registry};
-use heaptide_tally::{Amount, SiteSums, StackDetail, StackId, Stacks, Sums, Tally, TallyOptions};
+use heaptide_capture::{Capture, Damage, Header, Identity, Jobs, PYTHON_ARENA_FILE, Registry};
+use heaptide_tally::{
+    Amount, JobKey, SiteSums, StackDetail, StackId, Stacks, Sums, Tally, TallyOptions, Wanted,
+};
 use heaptide_tally::{replay, replay_until};
 use rustc_hash::FxHashMap;
 
 use crate::files;
-use crate::filter::{Filter, NoMatch, SiteFilter};
+use crate::filter::{Filter, NoMatch, SiteFilter, shown_name};
 use crate::model::PeakMoment;
 use crate::symbols::{Location, LocationId, Names, NativeNames};
 use crate::window::{Window, last_units};
@@ -39,6 +43,8 @@ pub struct Session {
     pub temporary: Option<u32>,
     /// The moment of the peak in [`Process::sums`].
     pub peak_moment: PeakMoment,
+    /// How far the clock of each host is ahead of the one that collected the captures, in nanoseconds; empty if unknown.
+    pub clock_offsets: BTreeMap<String, i64>,
 }
 
 /// The results to compute in addition to the sums.
@@ -49,6 +55,18 @@ pub struct Request {
     pub temporary: Option<u32>,
     /// Whether to compute the lifetimes of blocks, in bins of time.
     pub lives: bool,
+    pub jobs: JobView,
+}
+
+/// How a report shows jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JobView {
+    #[default]
+    Hidden,
+    /// Sites are distinguished by the names of their jobs.
+    Named,
+    /// As with `Named`, and the name is the outermost frame of each stack.
+    AtRoot,
 }
 
 /// One process of a session, with the sums of its capture.
@@ -71,6 +89,8 @@ pub struct Process {
     pub absent_libraries: Vec<String>,
     /// By stack number.
     visible: Vec<VisibleFrame>,
+    /// The outermost frame of each job's stacks; empty unless [`JobView::AtRoot`] was requested.
+    job_roots: FxHashMap<JobKey, LocationId>,
 }
 
 /// Replays the captures. `on_progress` receives the number of events replayed so far.
@@ -89,6 +109,7 @@ pub fn load_with(
     let window = Window::new(&captures, filter, request.lives);
     let captures = filter.choose_processes(captures)?;
     filter.check_threads(&captures)?;
+    filter.check_jobs(&captures)?;
     if filter
         .to_ns
         .is_some_and(|to| to <= filter.from_ns.unwrap_or(0))
@@ -125,6 +146,7 @@ fn read(
         let options = TallyOptions {
             edges: window.edges(&capture),
             temporary: request.temporary,
+            jobs: filter.job_detail(&capture, request.jobs != JobView::Hidden),
             ..TallyOptions::default()
         };
         spans.push(span(&options.edges));
@@ -147,6 +169,10 @@ fn read(
             capture.registry.codes = codes;
         }
         capture.damage.extend(damage);
+        let job_roots = match request.jobs {
+            JobView::AtRoot => job_roots(&sums, &capture.registry.jobs, &mut names),
+            _ => FxHashMap::default(),
+        };
         processes.push(Process {
             path: capture.path.clone(),
             header: capture.header.clone(),
@@ -159,11 +185,14 @@ fn read(
             n_frames,
             absent_libraries: natives.absent_libraries().map(str::to_owned).collect(),
             visible,
+            job_roots,
         });
         read_captures.push(capture);
     }
-    let peak_moment = common_peak::align(&mut processes, &read_captures, &filter, spans);
+    let by_job = request.jobs != JobView::Hidden;
+    let peak_moment = common_peak::align(&mut processes, &read_captures, &filter, by_job, spans);
     Session {
+        clock_offsets: BTreeMap::new(),
         processes,
         peak_moment,
         names,
@@ -171,6 +200,27 @@ fn read(
         window,
         temporary: request.temporary,
     }
+}
+
+/// Returns the frame that represents each job at the root of its stacks.
+fn job_roots(sums: &Sums, jobs: &Jobs, names: &mut Names) -> FxHashMap<JobKey, LocationId> {
+    let mut roots = FxHashMap::default();
+    for site in &sums.sites {
+        roots
+            .entry(site.job)
+            .or_insert_with(|| names.job(&job_name(jobs, site.job)));
+    }
+    roots
+}
+
+/// The name of a site's job; in angle brackets if it belongs to none.
+fn job_name(jobs: &Jobs, job: JobKey) -> Cow<'_, str> {
+    let (found, otherwise) = match (job.job(), job.name()) {
+        (Some(number), _) => (jobs.get(number), "<unknown job>"),
+        (_, Some(name)) => (jobs.of_name_number(name), "<other jobs>"),
+        _ => (None, "<no job>"),
+    };
+    found.map_or(otherwise.into(), |job| jobs.name(job))
 }
 
 /// The clock units between the first and the last edge.
@@ -185,9 +235,8 @@ fn span(edges: &[u64]) -> Range<u64> {
 fn tally_until(capture: &Capture, filter: &Filter, options: TallyOptions) -> Sums {
     let first_edge = options.edges.first().copied();
     let mut sites = SiteFilter::new(filter, capture);
-    let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
-    let sample_bytes = capture.header.mode.sample_bytes;
-    let mut tally = Tally::for_capture(capture).unwrap_or_else(|_| Tally::new(sample_bytes));
+    let mut wanted = |stacks: &Stacks, stack, stream, job| sites.wants(stacks, stack, stream, job);
+    let mut tally = Tally::for_capture(capture).unwrap_or_else(|_| Tally::empty_for(capture));
     tally.configure(options);
     replay_until(capture, &mut |_| {}, &mut |chunk, ops| {
         tally.apply_wanted(chunk, ops, &mut wanted);
@@ -204,21 +253,36 @@ fn tally_until(capture: &Capture, filter: &Filter, options: TallyOptions) -> Sum
 
 /// Returns the sums of a capture: its checkpoint, if it has one, plus all later events. Also returns the damage found.
 fn sum_up(
-    mut capture: Capture,
+    capture: Capture,
     filter: &Filter,
     options: TallyOptions,
     on_progress: &mut dyn FnMut(u64),
 ) -> (Capture, Sums, Vec<Damage>) {
+    let finish = |tally: Tally, wanted: &mut Wanted| tally.finish_wanted(wanted);
+    let (capture, mut sums, damage) = replay_capture(capture, filter, options, on_progress, finish);
+    if capture.checkpoint.is_some() && filter.chooses_sites() {
+        // The sizes in a checkpoint are not known per site, so the filter cannot apply to them.
+        sums.sizes.clear();
+    }
+    (capture, sums, damage)
+}
+
+/// Like [`sum_up`], with another end of the tally.
+pub(crate) fn replay_capture<T>(
+    mut capture: Capture,
+    filter: &Filter,
+    options: TallyOptions,
+    on_progress: &mut dyn FnMut(u64),
+    finish: impl FnOnce(Tally, &mut Wanted) -> T,
+) -> (Capture, T, Vec<Damage>) {
     let mut n_attempts = 1;
     loop {
         let mut sites = SiteFilter::new(filter, &capture);
-        let mut wanted = |stacks: &Stacks, stack, stream| sites.wants(stacks, stack, stream);
+        let mut wanted =
+            |stacks: &Stacks, stack, stream, job| sites.wants(stacks, stack, stream, job);
         let (mut tally, mut damage) = match Tally::for_capture(&capture) {
             Ok(tally) => (tally, Vec::new()),
-            Err(error) => {
-                let sample_bytes = capture.header.mode.sample_bytes;
-                (Tally::new(sample_bytes), vec![error])
-            }
+            Err(error) => (Tally::empty_for(&capture), vec![error]),
         };
         tally.configure(options.clone());
         damage.extend(replay(&capture, on_progress, &mut |chunk, ops| {
@@ -242,13 +306,8 @@ fn sum_up(
         {
             tally.advance(*first_edge);
         }
-        let has_unfiltered_sizes = capture.checkpoint.is_some() && filter.chooses_sites();
-        let mut sums = tally.finish_wanted(&mut wanted);
-        if has_unfiltered_sizes {
-            // The sizes in a checkpoint are not known per site, so the filter cannot apply to them.
-            sums.sizes.clear();
-        }
-        return (capture, sums, damage);
+        let result = finish(tally, &mut wanted);
+        return (capture, result, damage);
     }
 }
 
@@ -267,7 +326,12 @@ pub fn peak_bytes(capture: Capture) -> (u64, u64) {
         code.is_some_and(|code| code.file == PYTHON_ARENA_FILE)
     };
     let arenas = sums.sites.iter().filter(is_arena);
-    (sums.peak.bytes, arenas.map(|site| site.peak.bytes).sum())
+    (
+        sums.peak.bytes,
+        arenas
+            .map(|site| site.peak.bytes)
+            .fold(0, u64::saturating_add),
+    )
 }
 
 /// Returns the names of all native frames that can be resolved on this machine, for a symbol bundle.
@@ -310,6 +374,15 @@ impl Session {
         process.header.identity().name_among(&all)
     }
 
+    /// The name of a process with what a reader recognises it by: its role or program, and its host if there are several.
+    pub fn shown_name(&self, process: &Process) -> String {
+        let (name, host) = (self.name_of(process), &process.header.host);
+        let mut others = self.processes.iter();
+        let has_hosts = others.any(|other| other.header.host != *host);
+        let host = Some(host.as_str()).filter(|_| has_hosts);
+        shown_name(name, &process.header.title(), host)
+    }
+
     /// Inserts the processes of another session before those of this one. `file` returns the name of a location's file in
     /// this session, if it differs.
     pub fn put_before(
@@ -329,6 +402,9 @@ impl Session {
                 });
             }
             process.visible = visible;
+            for location in process.job_roots.values_mut() {
+                *location = self.names.renamed(other.names.get(*location), None);
+            }
         }
         processes.append(&mut self.processes);
         self.processes = processes;
@@ -367,9 +443,32 @@ impl Process {
         functions
     }
 
+    /// The stack from which the innermost frame of a stack was called, as reports show it.
+    pub(crate) fn caller(&self, stack: StackId) -> StackId {
+        let n_stacks = self.sums.stacks.n_stacks();
+        let mut at = stack.0 as usize;
+        while let Some(frame) = self.visible.get(at).filter(|_| at != 0) {
+            at = frame.parent as usize;
+            if at < n_stacks {
+                break;
+            }
+        }
+        StackId(at as u32)
+    }
+
     /// The visible frames of a stack, innermost first.
     pub fn frames(&self, stack: StackId) -> impl Iterator<Item = LocationId> + '_ {
         frames(&self.visible, stack)
+    }
+
+    /// The name of a site's job; in angle brackets if it belongs to none.
+    pub fn job_name(&self, job: JobKey) -> Cow<'_, str> {
+        job_name(&self.registry.jobs, job)
+    }
+
+    /// The frame of a job at the root of its stacks, if the report shows jobs there.
+    pub(crate) fn job_root(&self, job: JobKey) -> Option<LocationId> {
+        self.job_roots.get(&job).copied()
     }
 
     /// Converts a time in the capture's clock units to nanoseconds since 1970.

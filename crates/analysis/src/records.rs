@@ -6,7 +6,8 @@
 use std::ops::{ControlFlow, Range};
 
 use heaptide_capture::{
-    Capture, CodeText, Damage, DecodedChunk, Frame, Header, ModuleText, Op, Registry, ThreadInfo,
+    Capture, CodeText, Damage, DecodedChunk, Frame, Header, JobInfo, Jobs, ModuleText, Op,
+    OpAction, Registry, ThreadInfo,
 };
 use heaptide_tally::replay_until;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -34,6 +35,18 @@ pub enum RecordLine<'a> {
     Resident {
         elapsed_ns: u64,
         bytes: u64,
+    },
+    /// A job of the registry.
+    Job {
+        job: &'a JobInfo,
+        jobs: &'a Jobs,
+        began_ns: u64,
+        ended_ns: Option<u64>,
+    },
+    /// The thread's following allocations belong to this job; 0 is none.
+    CurrentJob {
+        stream: u32,
+        job: u32,
     },
     /// The following records belong to this thread.
     Switch {
@@ -91,6 +104,14 @@ pub fn records<E>(
     for (&id, module) in &registry.modules {
         sink(RecordLine::Module { id, module })?;
     }
+    for job in registry.jobs.iter() {
+        sink(RecordLine::Job {
+            job,
+            jobs: &registry.jobs,
+            began_ns: registry.elapsed_ns(job.began),
+            ended_ns: job.ended.map(|ended| registry.elapsed_ns(ended)),
+        })?;
+    }
     let mut emitter = Emitter {
         capture,
         resolver: Resolver::new(&registry.codes, capture.header.python_version),
@@ -135,6 +156,7 @@ pub fn records<E>(
 struct EmittedStack {
     frames: Vec<Frame>,
     node: Option<(u32, u32)>,
+    job: u32,
 }
 
 struct Emitter<'a, 's, E> {
@@ -183,13 +205,31 @@ impl<E> Emitter<'_, '_, E> {
                 continue;
             }
             let op = &chunk.ops[at];
+            self.emit_job(chunk, at)?;
             self.walk_to(chunk, op.node)?;
-            self.n_events += 1;
+            self.n_events += u64::from(op.action != OpAction::JobEnd);
             (self.sink)(RecordLine::Op {
                 elapsed_ns,
                 stream,
                 op,
             })?;
+        }
+        Ok(())
+    }
+
+    fn emit_job(&mut self, chunk: &DecodedChunk, op: usize) -> Result<(), E> {
+        if self.capture.registry.jobs.is_empty() {
+            return Ok(());
+        }
+        let passed = chunk
+            .jobs
+            .partition_point(|mark| mark.first_op as usize <= op);
+        let mark = passed.checked_sub(1).and_then(|at| chunk.jobs.get(at));
+        let job = mark.map_or(0, |mark| mark.job);
+        let stream = chunk.head.stream;
+        let emitted = self.stacks.entry(stream).or_default();
+        if std::mem::replace(&mut emitted.job, job) != job {
+            (self.sink)(RecordLine::CurrentJob { stream, job })?;
         }
         Ok(())
     }

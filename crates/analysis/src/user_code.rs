@@ -9,8 +9,9 @@ use std::borrow::Cow;
 
 use heaptide_capture::Header;
 
+use crate::model::flame::Owner;
 use crate::symbols::modules::PACKAGE_FOLDERS;
-use crate::symbols::{Location, Modules};
+use crate::symbols::{Location, Modules, is_import_system};
 
 pub struct UserCode<'a> {
     header: &'a Header,
@@ -32,6 +33,34 @@ impl<'a> UserCode<'a> {
     /// Whether a location is in the user's own code. Native functions are not.
     pub fn contains(&self, at: &Location) -> bool {
         !at.is_native() && self.contains_file(&at.file)
+    }
+
+    /// Who wrote a location's file or, for a native function, its library.
+    pub fn owner(&self, at: &Location) -> Owner {
+        if let Some(library) = &at.library {
+            return self.owner_of_library(library);
+        }
+        if at.is_python_arena() || at.is_own_memory() || is_import_system(&at.file) {
+            Owner::Interpreter
+        } else if at.is_job() || self.contains_file(&at.file) {
+            Owner::User
+        } else if self.modules.of(&at.file).is_none() {
+            Owner::StandardLibrary
+        } else {
+            Owner::Package
+        }
+    }
+
+    fn owner_of_library(&self, path: &str) -> Owner {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if name.starts_with("python") || name.starts_with("libpython") {
+            Owner::Interpreter
+        } else if path.starts_with('/') && self.modules.of(path).is_none() {
+            // Extension modules in lib-dynload.
+            Owner::StandardLibrary
+        } else {
+            Owner::Package
+        }
     }
 
     fn contains_file(&self, file: &str) -> bool {
@@ -169,6 +198,36 @@ mod tests {
         assert!(is_own(&header, "/tmp/ipykernel_4711/123.py"));
         header.command = vec!["-c".into()];
         assert!(is_own(&header, "<string>"));
+    }
+
+    #[test]
+    fn every_file_and_library_has_an_owner() {
+        let header = header();
+        let code = UserCode::new(&header);
+        let owner = |file: &str, library: Option<&str>| {
+            code.owner(&Location {
+                function: "f".into(),
+                file: file.into(),
+                line: 1,
+                library: library.map(Into::into),
+            })
+        };
+        let site = "/srv/job/.venv/lib/python3.12/site-packages";
+        assert_eq!(owner("/srv/job/etl.py", None), Owner::User);
+        assert_eq!(owner(&format!("{site}/x/y.py"), None), Owner::Package);
+        let json = "/usr/lib/python3.12/json/decoder.py";
+        assert_eq!(owner(json, None), Owner::StandardLibrary);
+        assert_eq!(owner("<frozen runpy>", None), Owner::StandardLibrary);
+        let import = "<frozen importlib._bootstrap>";
+        assert_eq!(owner(import, None), Owner::Interpreter);
+        let native = |library: &str| owner("ceval.c", Some(library));
+        assert_eq!(native("/usr/bin/python3.12"), Owner::Interpreter);
+        assert_eq!(native("/usr/lib/libpython3.12.so.1.0"), Owner::Interpreter);
+        let array = format!("{site}/numpy/core/_multiarray_umath.so");
+        assert_eq!(native(&array), Owner::Package);
+        assert_eq!(native("/lib/x86_64-linux-gnu/libc.so.6"), Owner::Package);
+        let extension = "/usr/lib/python3.12/lib-dynload/_json.so";
+        assert_eq!(native(extension), Owner::StandardLibrary);
     }
 
     #[test]

@@ -82,10 +82,11 @@ fn peak_of_all_views(session: &Session) -> u64 {
     let root = &tree(session, Measure::Peak, limits, TreeShape::default()).nodes[0];
     assert_eq!(root.bytes, peak, "tree");
     for by in [GroupBy::Function, GroupBy::Process, GroupBy::Allocator] {
+        let name = format!("{by:?}");
         assert_eq!(
             summary(session, Measure::Peak, by).total_bytes,
             peak,
-            "{by:?}"
+            "{name}"
         );
     }
     let model = stacks(session);

@@ -56,7 +56,7 @@ fn rows_are_functions_lines_files_modules_threads_processes_or_allocators() {
             "MainThread (4711 of process 4711)  123/123"
         ]
     );
-    assert_eq!(rows(GroupBy::Process), ["process 4711  4123/4123"]);
+    assert_eq!(rows(GroupBy::Process), ["process 4711 (job.py)  4123/4123"]);
     assert_eq!(rows(GroupBy::Allocator), ["MALLOC  4120/4120", "MMAP  3/3"]);
 }
 

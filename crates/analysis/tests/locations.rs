@@ -206,7 +206,7 @@ fn memory_of_a_job_tracer_belongs_to_no_line_of_the_program() {
         "main:/srv/job/job.py:4 160",
         "dumps:/usr/lib/python3.12/json.py:1 80",
         "finalize:/srv/job/job.py:7 40",
-        "Heaptide's JobTracer:<heaptide>:0 30",
+        "Heaptide itself:<heaptide>:0 30",
     ];
     assert_eq!(locations(&stats(&session, 5)), expected);
     let limits = TreeLimits {
@@ -223,5 +223,5 @@ fn memory_of_a_job_tracer_belongs_to_no_line_of_the_program() {
     };
     // The frames of the program stay callers of its own code below the tracer.
     assert_eq!(of_function("finalize"), Some((2, 120)));
-    assert_eq!(of_function("Heaptide's JobTracer"), Some((1, 30)));
+    assert_eq!(of_function("Heaptide itself"), Some((1, 30)));
 }

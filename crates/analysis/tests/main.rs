@@ -2,6 +2,7 @@
 
 mod common_peak;
 mod diffs;
+mod events;
 mod filters;
 mod findings;
 mod flames;
@@ -10,7 +11,10 @@ mod heap_answers;
 mod heap_graphs;
 mod heap_scale;
 mod heap_suspects;
+mod job_runs;
+mod jobs;
 mod line_tables;
 mod locations;
 mod peaks;
 mod sessions;
+mod stored_captures;

@@ -1,8 +1,8 @@
 //! Several processes in one report.
 
-use heaptide_analysis::aggregate::GroupBy;
+use heaptide_analysis::aggregate::{GroupBy, ProcessGrouping, process_groups};
 use heaptide_analysis::{Measure, Session, load, stats, summary};
-use heaptide_capture::Capture;
+use heaptide_capture::{Capture, labels};
 use heaptide_testkit::{capture_bytes, header};
 
 /// Processes with their start times, in microseconds after the first.
@@ -76,8 +76,63 @@ fn processes_of_two_hosts_with_the_same_id_have_rows_and_names_of_their_own() {
     let session = load(captures.into(), &mut |_| {});
     let rows = summary(&session, Measure::Total, GroupBy::Process).functions;
     let rows: Vec<&str> = rows.iter().map(|row| &*row.function).collect();
-    assert_eq!(rows, ["process 1@web-1", "process 1@web-2"]);
+    assert_eq!(
+        rows,
+        ["process 1@web-1 (job.py)", "process 1@web-2 (job.py)"]
+    );
     let processes = stats(&session, 5).quality.processes;
     let names: Vec<&str> = processes.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["1@web-1", "1@web-2"]);
+}
+
+#[test]
+fn processes_are_grouped_by_host_and_by_label() {
+    let captures = [
+        ("web-1", "worker", 10),
+        ("web-1", "server", 20),
+        ("web-2", "worker", 40),
+    ];
+    let captures = captures
+        .into_iter()
+        .zip(1..)
+        .map(|((host, role, size), pid)| {
+            let mut header = header();
+            (header.pid, header.host) = (pid, host.into());
+            labels::set(&mut header.facts, "role", role);
+            let script = format!("alloc a {size} at main:3");
+            Capture::from_bytes(capture_bytes(&header, &script)).expect("a capture")
+        });
+    let session = load(captures.collect(), &mut |_| {});
+    let groups = |by: &str| -> Vec<(String, u64, u64)> {
+        let grouping = ProcessGrouping::parse(by).expect("a group");
+        let mut rows = summary(
+            &session,
+            Measure::Total,
+            GroupBy::Processes(grouping.clone()),
+        );
+        rows.functions
+            .sort_by_key(|row| std::cmp::Reverse(row.total_bytes));
+        let groups = process_groups(&session, &grouping);
+        assert_eq!(groups.len(), rows.functions.len());
+        for (group, row) in groups.iter().zip(&rows.functions) {
+            assert_eq!(
+                (&*group.name, group.allocated.bytes),
+                (&*row.function, row.total_bytes)
+            );
+        }
+        let groups = groups.into_iter();
+        groups
+            .map(|it| (it.name, it.n_processes, it.peak.bytes))
+            .collect()
+    };
+    assert_eq!(
+        groups("host"),
+        [("web-2".into(), 1, 40), ("web-1".into(), 2, 30)]
+    );
+    assert_eq!(
+        groups("label:role"),
+        [("worker".into(), 2, 50), ("server".into(), 1, 20)]
+    );
+    assert_eq!(groups("label:queue"), [("<no queue>".into(), 3, 70)]);
+    assert_eq!(ProcessGrouping::parse("label:"), None);
 }

@@ -1,4 +1,4 @@
-//! Opens captures of other profilers as if they were Heaptide's.
+//! Opens captures of other profilers as if they were Heaptide's, and writes memray's.
 //!
 //! Report commands call [`open`] for any file. `capture` opens Heaptide's files; a file of memray becomes a [`Capture`] whose
 //! events come from [`memray`]. All other code (sums, names, pages, exports) treats both in the same way.

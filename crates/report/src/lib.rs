@@ -2,7 +2,8 @@
 //!
 //! In reading order: [`units`] formats sizes and times. [`text`] writes for terminals, [`json`] for programs, [`html`]
 //! pages; [`transform`] exports recordings and [`heap_export`] heap snapshots to the formats of other tools.
-//! [`object_graph`] draws a few objects; it and [`timeline`] write SVG through [`markup`].
+//! [`object_graph`] draws a few objects; it and [`timeline`] write SVG through [`markup`] and PNG
+//! through [`raster`].
 #![forbid(unsafe_code)]
 
 pub mod heap_export;
@@ -10,6 +11,7 @@ pub mod html;
 pub mod json;
 mod markup;
 pub mod object_graph;
+mod raster;
 pub mod shell;
 pub mod text;
 pub mod timeline;

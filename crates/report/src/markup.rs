@@ -1,6 +1,4 @@
-//! Escapes text for SVG and HTML, and fills page templates.
-
-use std::io::{self, Write};
+//! Escapes text for SVG.
 
 /// Escapes a text for XML. Line breaks stay.
 pub fn escaped(text: &str) -> String {
@@ -23,33 +21,9 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// Writes a template with its placeholders replaced, in their order. Inserted contents are not searched for placeholders.
-pub fn fill(out: &mut dyn Write, page: &str, contents: &[(&str, &str)]) -> io::Result<()> {
-    let mut rest = page;
-    for (placeholder, content) in contents {
-        let (before, after) = rest.split_once(placeholder).ok_or_else(|| {
-            io::Error::other(format!(
-                "the page of this build has no placeholder {placeholder}"
-            ))
-        })?;
-        out.write_all(before.as_bytes())?;
-        out.write_all(content.as_bytes())?;
-        rest = after;
-    }
-    out.write_all(rest.as_bytes())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn inserted_contents_are_not_searched_for_placeholders() {
-        let mut out = Vec::new();
-        fill(&mut out, "<ONE|TWO>", &[("ONE", "TWO"), ("TWO", "ONE")]).unwrap();
-        assert_eq!(out, b"<TWO|ONE>");
-        assert!(fill(&mut out, "ONE", &[("TWO", "")]).is_err());
-    }
 
     #[test]
     fn text_cannot_become_markup_or_reverse_the_text_after_it() {

@@ -6,6 +6,11 @@ pub fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
+    if word.contains('\n') {
+        // The form of bash and zsh that keeps the word on one line.
+        let word = word.replace('\\', "\\\\").replace('\'', "\\'");
+        return format!("$'{}'", word.replace('\n', "\\n"));
+    }
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
@@ -23,5 +28,6 @@ mod tests {
     fn words_that_a_shell_would_split_are_quoted() {
         let words = ["job.py", "--name=x", "b c", "", "it's"].map(String::from);
         assert_eq!(command_line(&words), r"job.py --name=x 'b c' '' 'it'\''s'");
+        assert_eq!(quote("two\nlines \\ it's"), r"$'two\nlines \\ it\'s'");
     }
 }

@@ -1,17 +1,85 @@
 //! Formats sizes, shares, times and versions for people.
 
+use std::sync::atomic::{AtomicU8, Ordering};
+
 use heaptide_capture::calendar::date_and_time;
 
-/// A size with SI prefixes and three decimals: `41.810MB`.
+/// How sizes and shares are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// `41.8 MB`, `74.0%`.
+    Heaptide,
+    /// `41.810MB`, `74.00 %`.
+    Memray,
+    /// `39.9 MiB`, in charts.
+    Mprof,
+}
+
+/// The layout of this process. A command under another profiler's name sets it once.
+static LAYOUT: AtomicU8 = AtomicU8::new(Layout::Heaptide as u8);
+
+/// Makes this process print sizes in another profiler's layout from now on.
+pub fn use_layout(layout: Layout) {
+    LAYOUT.store(layout as u8, Ordering::Relaxed);
+}
+
+/// Whether this process prints sizes in this layout.
+pub fn is_layout(layout: Layout) -> bool {
+    LAYOUT.load(Ordering::Relaxed) == layout as u8
+}
+
+const PREFIXED: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+/// A size with three significant digits: `41.8 MB`, `608 B`. Pages do the same, in `web/src/model/format.ts`.
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
-    for unit in ["B", "kB", "MB", "GB", "TB"] {
-        if value < 1000.0 {
-            return format!("{value:.3}{unit}");
-        }
-        value /= 1000.0;
+    if is_layout(Layout::Memray) {
+        return memrays_size(value);
     }
-    format!("{value:.3}PB")
+    let mut at = 0;
+    while value >= 999.5 && at + 1 < PREFIXED.len() {
+        value /= 1000.0;
+        at += 1;
+    }
+    let decimals = match at {
+        0 => 0,
+        _ => decimals(value),
+    };
+    format!("{value:.decimals$} {}", PREFIXED[at])
+}
+
+fn memrays_size(mut value: f64) -> String {
+    let mut at = 0;
+    while value >= 1000.0 && at + 1 < PREFIXED.len() {
+        value /= 1000.0;
+        at += 1;
+    }
+    format!("{value:.3}{}", PREFIXED[at])
+}
+
+/// The decimals that leave three significant digits.
+fn decimals(value: f64) -> usize {
+    match value {
+        value if value >= 99.95 => 0,
+        value if value >= 9.995 => 1,
+        _ => 2,
+    }
+}
+
+/// A share with two significant digits: `74%`, `7.4%`. Just below 100 it has three, so that it does not seem complete. Pages
+/// do the same.
+pub fn percentage(percent: f64) -> String {
+    if is_layout(Layout::Memray) {
+        return format!("{percent:.2} %");
+    }
+    let decimals = match percent {
+        0.0 => 0,
+        percent if percent < 0.01 => return "<0.01%".to_owned(),
+        percent if percent >= 99.95 || (9.95..99.0).contains(&percent) => 0,
+        percent if percent >= 0.995 => 1,
+        _ => 2,
+    };
+    format!("{percent:.decimals$}%")
 }
 
 /// A size in powers of two, such as a sampling rate: `512 KiB`. Other sizes are formatted as by [`size`].
@@ -24,7 +92,15 @@ pub fn binary_size(bytes: u64) -> String {
     size(bytes)
 }
 
-/// Mebibytes, the unit of resident sizes.
+/// The size of a process in a chart: as [`size`], or in mprof's unit.
+pub fn chart_size(bytes: u64) -> String {
+    if is_layout(Layout::Mprof) {
+        return format!("{:.1} MiB", mib(bytes));
+    }
+    size(bytes)
+}
+
+/// Mebibytes, the unit of mprof and memory_profiler.
 pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
@@ -37,22 +113,26 @@ pub fn percent(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole as f64
 }
 
-/// A change of size: `+4.000MB`, `-12.000kB`.
+/// A change of size: `+4.00 MB`, `-12.0 kB`.
 pub fn signed_size(bytes: i64) -> String {
     let sign = if bytes < 0 { "-" } else { "+" };
     format!("{sign}{}", size(bytes.unsigned_abs()))
 }
 
-/// A change in percent of the value before: `+40.0 %`, `× 100`; `new` if that was 0.
+/// A change in percent of the value before: `+40%`, `× 100`; `new` if that was 0.
 pub fn change_percent(before: u64, change: i64) -> String {
     match (before, change) {
-        (_, 0) => "0 %".to_owned(),
+        (_, 0) => "0%".to_owned(),
         (0, _) => "new".to_owned(),
         // Larger percentages are hard to read.
         _ if change >= 0 && change as u64 / before >= 10 => {
             format!("× {:.0}", (before as f64 + change as f64) / before as f64)
         }
-        _ => format!("{:+.1} %", change as f64 * 100.0 / before as f64),
+        _ => {
+            let sign = if change < 0 { "-" } else { "+" };
+            let share = percentage(percent(change.unsigned_abs(), before));
+            format!("{sign}{share}")
+        }
     }
 }
 
@@ -92,30 +172,62 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_three_decimals_and_si_prefixes() {
-        assert_eq!(size(0), "0.000B");
-        assert_eq!(size(999), "999.000B");
-        assert_eq!(size(10_456), "10.456kB");
-        assert_eq!(size(41_810_000), "41.810MB");
-        assert_eq!(size(u64::MAX), "18446.744PB");
+    fn sizes_have_three_significant_digits_and_si_prefixes() {
+        // The same values as in web/test/format.test.ts.
+        for (bytes, text) in [
+            (0, "0 B"),
+            (608, "608 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (10_456, "10.5 kB"),
+            (72_616_123, "72.6 MB"),
+            (999_600_000, "1.00 GB"),
+            (1_500_000_000_000_000, "1.50 PB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(size(u64::MAX), "18447 PB");
+    }
+
+    #[test]
+    fn shares_have_two_significant_digits() {
+        // The same values as in web/test/format.test.ts.
+        for (share, text) in [
+            (0.0, "0%"),
+            (100.0 / 3.0, "33%"),
+            (7.43, "7.4%"),
+            (99.85, "99.8%"),
+            (100.0, "100%"),
+            (0.0001, "<0.01%"),
+        ] {
+            assert_eq!(percentage(share), text);
+        }
+    }
+
+    #[test]
+    fn memrays_sizes_have_three_decimals() {
+        assert_eq!(memrays_size(0.0), "0.000B");
+        assert_eq!(memrays_size(999.0), "999.000B");
+        assert_eq!(memrays_size(41_810_000.0), "41.810MB");
+        assert_eq!(memrays_size(u64::MAX as f64), "18446.744PB");
     }
 
     #[test]
     fn powers_of_two_have_binary_prefixes() {
         assert_eq!(binary_size(512 << 10), "512 KiB");
         assert_eq!(binary_size(1 << 20), "1 MiB");
-        assert_eq!(binary_size(100_000), "100.000kB");
+        assert_eq!(binary_size(100_000), "100 kB");
     }
 
     #[test]
     fn changes_have_a_sign_and_a_share_of_the_value_before() {
-        assert_eq!(signed_size(4_000_000), "+4.000MB");
-        assert_eq!(signed_size(-12_000), "-12.000kB");
-        assert_eq!(change_percent(10, 4), "+40.0 %");
-        assert_eq!(change_percent(10, -10), "-100.0 %");
+        assert_eq!(signed_size(4_000_000), "+4.00 MB");
+        assert_eq!(signed_size(-12_000), "-12.0 kB");
+        assert_eq!(change_percent(10, 4), "+40%");
+        assert_eq!(change_percent(10, -10), "-100%");
         assert_eq!(change_percent(10, 990), "× 100");
         assert_eq!(change_percent(0, 4), "new");
-        assert_eq!(change_percent(0, 0), "0 %");
+        assert_eq!(change_percent(0, 0), "0%");
     }
 
     #[test]

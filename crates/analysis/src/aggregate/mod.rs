@@ -2,8 +2,10 @@
 
 mod arenas;
 mod flame;
+mod jobs;
 mod lifetimes;
 mod lines;
+mod processes;
 mod quality;
 mod stacks;
 mod stats;
@@ -13,11 +15,14 @@ mod tree;
 
 pub use arenas::arenas;
 pub use flame::{FlameLimits, FlameTree};
+pub use jobs::{JobGroups, jobs};
 pub use lifetimes::lifetimes;
 pub use lines::{LineChoice, lines};
+pub use processes::{ProcessGrouping, process_groups};
+pub(crate) use quality::clock_difference;
 pub use quality::quality;
-pub use stacks::stacks;
-pub use stats::stats;
+pub use stacks::{stacks, stacks_with_index};
+pub use stats::{stats, stats_of};
 pub use summary::{GroupBy, summary};
 pub(crate) use timeline::Line;
 pub use tree::{TreeLimits, TreeShape, tree};
@@ -30,7 +35,9 @@ use crate::model::Measure;
 /// The bytes alive at the peak of the session: at the common peak of its processes, or each at its own.
 pub(crate) fn peak_bytes(session: &Session) -> u64 {
     let processes = session.processes.iter();
-    processes.map(|process| process.sums.peak.bytes).sum()
+    processes
+        .map(|process| process.sums.peak.bytes)
+        .fold(0, u64::saturating_add)
 }
 
 /// The site's amount of a measure.

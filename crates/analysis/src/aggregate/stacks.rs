@@ -1,8 +1,7 @@
 //! All sites with their stacks, for exports, pages and comparisons. Nothing is left out or summed up, except that frames
 //! on the same line are merged.
 
-use heaptide_tally::Lifetimes;
-use heaptide_tally::StackId;
+use heaptide_tally::{JobKey, Lifetimes, StackId};
 use rustc_hash::FxHashMap;
 
 use super::{peak_bytes, quality};
@@ -12,14 +11,19 @@ use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, Threa
 use crate::symbols::LocationId;
 
 pub fn stacks(session: &Session) -> StackModel {
+    stacks_with_index(session).0
+}
+
+/// Returns the same as [`stacks`], and for each process the index in the model of each of its stacks, by stack number.
+pub fn stacks_with_index(session: &Session) -> (StackModel, Vec<Vec<Option<usize>>>) {
     let mut nodes = Nodes::default();
     let processes = session.processes.iter();
-    let processes: Vec<ProcessStacks> = processes
+    let (processes, index): (Vec<ProcessStacks>, _) = processes
         .map(|process| describe(process, session, &mut nodes))
-        .collect();
+        .unzip();
     let ends = session.processes.iter();
     let ends = ends.map(|process| process.unix_ns(process.end_units()));
-    StackModel {
+    let model = StackModel {
         start_unix_ns: processes
             .iter()
             .map(|process| process.start_unix_ns)
@@ -29,10 +33,12 @@ pub fn stacks(session: &Session) -> StackModel {
         processes,
         locations: nodes.locations,
         stacks: nodes.stacks,
+        jobs: nodes.jobs,
         peak_bytes: peak_bytes(session),
         findings: findings(session),
         quality: quality(session),
-    }
+    };
+    (model, index)
 }
 
 /// The stacks and locations of all processes.
@@ -42,9 +48,26 @@ struct Nodes {
     locations: Vec<crate::symbols::Location>,
     known_stacks: FxHashMap<(Option<usize>, usize), usize>,
     known_locations: FxHashMap<LocationId, usize>,
+    jobs: Vec<String>,
+    known_jobs: FxHashMap<String, u32>,
 }
 
 impl Nodes {
+    /// The number of a job's name; `None` outside of jobs.
+    fn job(&mut self, process: &Process, job: JobKey) -> Option<u32> {
+        if job == JobKey::NONE {
+            return None;
+        }
+        let name = process.job_name(job);
+        if let Some(&known) = self.known_jobs.get(&*name) {
+            return Some(known);
+        }
+        let number = self.jobs.len() as u32;
+        self.jobs.push(name.to_string());
+        self.known_jobs.insert(name.into_owned(), number);
+        Some(number)
+    }
+
     fn intern(&mut self, parent: Option<usize>, id: LocationId, session: &Session) -> usize {
         let locations = &mut self.locations;
         let location = *self.known_locations.entry(id).or_insert_with(|| {
@@ -62,7 +85,11 @@ impl Nodes {
     }
 }
 
-fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessStacks {
+fn describe(
+    process: &Process,
+    session: &Session,
+    nodes: &mut Nodes,
+) -> (ProcessStacks, Vec<Option<usize>>) {
     let (header, registry, sums) = (&process.header, &process.registry, &process.sums);
     let elapsed_ns = |units| registry.elapsed_ns(units);
     let mut threads: Vec<ThreadName> = registry
@@ -74,12 +101,12 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
             started_ns: elapsed_ns(thread.started),
         })
         .collect();
-    let (sites, lives) = sites(process, session, nodes, &mut threads);
+    let (sites, lives, of_stack) = sites(process, session, nodes, &mut threads);
     let resident = registry.resident.iter().map(|sample| Reading {
         elapsed_ns: elapsed_ns(sample.time),
         bytes: sample.bytes,
     });
-    ProcessStacks {
+    let described = ProcessStacks {
         start_unix_ns: header.started_unix_ns,
         duration_ns: elapsed_ns(process.end_units()),
         executable: header.executable.clone(),
@@ -101,7 +128,8 @@ fn describe(process: &Process, session: &Session, nodes: &mut Nodes) -> ProcessS
         leaked: sums.live,
         heap: heap(process),
         resident: resident.collect(),
-    }
+    };
+    (described, of_stack)
 }
 
 /// The heap size at each change, and at the end.
@@ -129,14 +157,16 @@ fn heap(process: &Process) -> Vec<Reading> {
     readings
 }
 
+/// The sites, the lifetimes of their blocks, and the nodes of stacks outside of jobs.
 fn sites(
     process: &Process,
     session: &Session,
     nodes: &mut Nodes,
     threads: &mut Vec<ThreadName>,
-) -> (Vec<SiteSum>, Lifetimes) {
+) -> (Vec<SiteSum>, Lifetimes, Vec<Option<usize>>) {
     let sums = &process.sums;
-    let of_stack = nodes_of_stacks(process, session, nodes);
+    let mut of_stack: FxHashMap<Option<LocationId>, Vec<Option<usize>>> = FxHashMap::default();
+    let mut jobs: FxHashMap<JobKey, Option<u32>> = FxHashMap::default();
     let streams = process.registry.threads.iter().enumerate();
     let mut of_stream: FxHashMap<u32, usize> = streams
         .map(|(index, thread)| (thread.stream, index))
@@ -146,19 +176,27 @@ fn sites(
     let mut lives = sums.lives.clone();
     let mut number_of = Vec::with_capacity(sums.sites.len());
     for site in &sums.sites {
+        let root = process.job_root(site.job);
+        let of_stack = of_stack
+            .entry(root)
+            .or_insert_with(|| nodes_of_stacks(process, session, nodes, root));
         let stack = of_stack[site.stack.0 as usize];
+        let job = *jobs
+            .entry(site.job)
+            .or_insert_with(|| nodes.job(process, site.job));
         let thread = *of_stream.entry(site.stream).or_insert_with(|| {
             // The record that describes the thread was lost.
             threads.push(ThreadName::default());
             threads.len() - 1
         });
         let at = *known
-            .entry((stack, thread, site.allocator))
+            .entry((stack, thread, site.allocator, job))
             .or_insert_with(|| {
                 sites.push(SiteSum {
                     stack,
                     thread,
                     allocator: site.allocator,
+                    job,
                     total: Default::default(),
                     peak: Default::default(),
                     leaked: Default::default(),
@@ -180,28 +218,37 @@ fn sites(
         life.site = number_of[life.site as usize];
     }
     lives.merge();
-    (sites, lives)
+    let outside_jobs = of_stack.remove(&None);
+    let outside_jobs = outside_jobs.unwrap_or_else(|| vec![None; sums.stacks.n_stacks()]);
+    (sites, lives, outside_jobs)
 }
 
 /// The node of each stack that has a site, or that is a caller of one that has. Callers have smaller numbers than
-/// callees, so one pass is enough.
-fn nodes_of_stacks(process: &Process, session: &Session, nodes: &mut Nodes) -> Vec<Option<usize>> {
+/// callees, so one pass is enough. `root` is the outermost frame of a job; then only its sites count.
+fn nodes_of_stacks(
+    process: &Process,
+    session: &Session,
+    nodes: &mut Nodes,
+    root: Option<LocationId>,
+) -> Vec<Option<usize>> {
     let stacks = &process.sums.stacks;
     let mut is_wanted = vec![false; stacks.n_stacks()];
-    for site in &process.sums.sites {
+    let all = process.sums.sites.iter();
+    for site in all.filter(|site| process.job_root(site.job) == root) {
         let mut at = site.stack;
         while at != StackId::EMPTY && !std::mem::replace(&mut is_wanted[at.0 as usize], true) {
             at = stacks.get(at).map_or(StackId::EMPTY, |stack| stack.parent);
         }
     }
-    let mut of_stack = vec![None; stacks.n_stacks()];
-    for (id, stack) in stacks.iter() {
+    let root = root.map(|root| nodes.intern(None, root, session));
+    let mut of_stack = vec![root; stacks.n_stacks()];
+    for (id, _) in stacks.iter() {
         let at = id.0 as usize;
         if !is_wanted[at] {
             continue;
         }
         // Allocations of a hidden frame count for its caller.
-        let parent = of_stack[stack.parent.0 as usize];
+        let parent = of_stack[process.caller(id).0 as usize];
         let shown = process.innermost(id).into_iter();
         of_stack[at] = shown.fold(parent, |caller, location| {
             Some(nodes.intern(caller, location, session))

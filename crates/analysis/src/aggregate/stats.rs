@@ -5,17 +5,24 @@ use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
 
 use super::{lifetimes, peak_bytes, quality};
-use crate::findings::findings;
+use crate::findings::{findings, still_alive};
 use crate::load::{Session, innermost_of_program};
-use crate::model::{Histogram, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
+use crate::model::{Finding, Histogram, LocationSum, Measure, Metadata, ModuleSum, SizeBin, Stats};
 use crate::symbols::{LocationId, Modules};
 
 const N_BINS: usize = 10;
 /// The module name if no frame of the program is on the stack.
 const NO_MODULE: &str = "<root>";
 
-/// `n_largest` is the number of locations and modules to list.
+/// The numbers of all allocations. `n_largest` is the number of locations and modules to list.
 pub fn stats(session: &Session, n_largest: usize) -> Stats {
+    stats_of(session, n_largest, Measure::Total)
+}
+
+/// The same with the allocators, locations and modules of leaked blocks, if the measure is [`Measure::Leaked`].
+pub fn stats_of(session: &Session, n_largest: usize, measure: Measure) -> Stats {
+    let is_leaked = measure == Measure::Leaked;
+    let mut live = Amount::default();
     let mut total = Amount::default();
     let mut allocators: FxHashMap<Allocator, u64> = FxHashMap::default();
     let mut locations: FxHashMap<Option<LocationId>, Amount> = FxHashMap::default();
@@ -30,11 +37,17 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
         total += process.sums.total;
         for site in &process.sums.sites {
             // Without totals, the blocks at the peak show which lines allocate.
-            let amount = if process.sums.has_totals {
+            let amount = if is_leaked {
+                site.live
+            } else if process.sums.has_totals {
                 site.total
             } else {
                 site.peak
             };
+            if is_leaked && amount.count == 0 {
+                continue;
+            }
+            live += site.live;
             let count = allocators.entry(site.allocator).or_default();
             *count = amount.count.saturating_add(*count);
             let innermost = innermost_of_program(session, process, site.stack);
@@ -84,9 +97,23 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
         modules_by_count: largest(modules, n_largest, |sum| sum.count, name),
         metadata: metadata(session),
         lifetimes: lifetimes(session),
-        findings: findings(session),
+        jobs: Vec::new(),
+        process_groups: Vec::new(),
+        findings: match is_leaked {
+            true => leak_findings(session),
+            false => findings(session),
+        },
         quality: quality(session),
+        leaked: is_leaked.then_some((live.bytes, live.count)),
     }
+}
+
+/// What grows, and what holds most at the end.
+fn leak_findings(session: &Session) -> Vec<Finding> {
+    let mut found = findings(session);
+    found.retain(|finding| finding.measure == Some(Measure::Leaked));
+    found.extend(still_alive(session, 0.0));
+    found
 }
 
 /// The `n` largest by a number, largest first; ties are sorted by name, so that a report does not change between runs.
@@ -104,8 +131,7 @@ fn largest<T, K: Ord>(
 fn histogram(session: &Session) -> Option<Histogram> {
     let mut counts: Vec<(u64, f64)> = Vec::new();
     for process in &session.processes {
-        let weigh = |&(size, n): &(u64, u64)| (size, n as f64 * process.sums.weight(size));
-        counts.extend(process.sums.sizes.iter().map(weigh));
+        counts.extend(process.sums.weighed_sizes());
     }
     let smallest = counts.iter().map(|&(size, _)| size).min()?;
     let largest = counts.iter().map(|&(size, _)| size).max()?;
@@ -161,7 +187,7 @@ fn metadata(session: &Session) -> Metadata {
             .processes
             .iter()
             .map(|process| process.n_frames)
-            .sum(),
+            .fold(0, u64::saturating_add),
         command: first.header.command.clone(),
         pid: first.header.pid,
         main_thread: first.header.main_thread,

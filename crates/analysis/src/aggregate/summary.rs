@@ -5,14 +5,14 @@ use std::rc::Rc;
 use heaptide_tally::{Amount, SiteSums};
 use rustc_hash::FxHashMap;
 
-use super::{amount, quality};
+use super::{ProcessGrouping, amount, quality};
 use crate::load::{Process, Session};
 use crate::model::{FunctionSum, Measure, Summary};
 use crate::symbols::Modules;
 use crate::symbols::native::short_name;
 
 /// The meaning of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     #[default]
     Function,
@@ -24,6 +24,10 @@ pub enum GroupBy {
     Thread,
     Process,
     Allocator,
+    /// The name of the job.
+    Job,
+    /// The host, or a label, of the process.
+    Processes(ProcessGrouping),
 }
 
 /// The row name of the standard library and the import system, if rows are modules.
@@ -34,8 +38,12 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
     let mut total = Amount::default();
     let mut site_number = 0;
     for process in &session.processes {
-        let of_location = rows.of_locations(session, process, by);
-        let process_name = session.name_of(process);
+        let of_location = rows.of_locations(session, process, &by);
+        let process_name = match &by {
+            GroupBy::Process => session.shown_name(process),
+            GroupBy::Processes(grouping) => grouping.group_of(process),
+            _ => session.name_of(process),
+        };
         for site in &process.sums.sites {
             let amount = amount(measure, site);
             if amount.count == 0 && amount.bytes == 0 {
@@ -44,7 +52,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
             total += amount;
             site_number += 1;
             if of_location.is_empty() {
-                let row = rows.of_site(process, &process_name, site, by);
+                let row = rows.of_site(process, &process_name, site, &by);
                 rows.add(row, amount, site_number, true);
                 continue;
             }
@@ -93,7 +101,7 @@ impl Rows {
     }
 
     /// The row of each location; empty if rows are not made of frames.
-    fn of_locations(&mut self, session: &Session, process: &Process, by: GroupBy) -> Vec<usize> {
+    fn of_locations(&mut self, session: &Session, process: &Process, by: &GroupBy) -> Vec<usize> {
         let modules = Modules::new(&process.header);
         let mut rows = Vec::new();
         for at in session.names.iter() {
@@ -108,7 +116,11 @@ impl Rows {
                     };
                     (module.into(), "".into())
                 }
-                GroupBy::Thread | GroupBy::Process | GroupBy::Allocator => return Vec::new(),
+                GroupBy::Thread
+                | GroupBy::Process
+                | GroupBy::Allocator
+                | GroupBy::Job
+                | GroupBy::Processes(_) => return Vec::new(),
             };
             rows.push(self.number_of(function, file));
         }
@@ -120,7 +132,7 @@ impl Rows {
         process: &Process,
         process_name: &str,
         site: &SiteSums,
-        by: GroupBy,
+        by: &GroupBy,
     ) -> usize {
         let name = match by {
             GroupBy::Thread => {
@@ -134,6 +146,8 @@ impl Rows {
                 )
             }
             GroupBy::Process => format!("process {process_name}"),
+            GroupBy::Processes(_) => process_name.to_owned(),
+            GroupBy::Job => process.job_name(site.job).into_owned(),
             _ => site.allocator.name().to_owned(),
         };
         self.number_of(name.trim_start().into(), "".into())

@@ -137,10 +137,13 @@ fn lower_to_peak(stacked: &mut [Vec<Option<u64>>], processes: &[ProcessStacks], 
     let peak_bytes = processes
         .iter()
         .map(|process| process.whole_peak_bytes)
-        .sum::<u64>();
+        .fold(0, u64::saturating_add);
     let n_bins = stacked.first().map_or(0, Vec::len);
     for bin in 0..n_bins {
-        let sum = stacked.iter().filter_map(|curve| curve[bin]).sum::<u64>();
+        let sum = stacked
+            .iter()
+            .filter_map(|curve| curve[bin])
+            .fold(0, u64::saturating_add);
         if bin == peak_bin {
             for (curve, process) in stacked.iter_mut().zip(processes) {
                 let is_running = curve[bin].is_some() || process.whole_peak_bytes > 0;

@@ -58,6 +58,7 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
                 continue;
             }
             let frames = process.frames(site.stack);
+            let frames = frames.chain(process.job_root(site.job));
             let mut path: Vec<Option<LocationId>> = frames.map(|id| Some(node_of(id))).collect();
             if shape.is_inverted {
                 path.reverse();

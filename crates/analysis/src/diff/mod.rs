@@ -111,9 +111,10 @@ fn side(session: &Session) -> DiffSide {
 fn modes(session: &Session) -> Vec<Mode> {
     let processes = session.processes.iter();
     let mut modes: Vec<Mode> = processes
-        .map(|process| Mode {
-            objects: process.header.mode.objects,
-            sample_bytes: process.header.mode.sample_bytes,
+        .flat_map(|process| process.registry.modes(process.header.mode))
+        .map(|mode| Mode {
+            objects: mode.objects,
+            sample_bytes: mode.sample_bytes,
             ..Mode::default()
         })
         .collect();

@@ -4,12 +4,15 @@
 //! filter. The peak remains the peak of the whole process: a filter chooses which part of it to show, so that rows keep the
 //! numbers they have without a filter.
 
+mod jobs;
 mod pattern;
 mod sites;
 
 use std::fmt;
 
-use heaptide_capture::{Capture, Identity, ProcessSelector, ThreadInfo, identity};
+use heaptide_capture::{
+    Capture, Identity, LabelSelector, ProcessSelector, ThreadInfo, glob, identity,
+};
 
 pub use pattern::Pattern;
 pub(crate) use sites::SiteFilter;
@@ -24,6 +27,12 @@ pub struct Filter {
     /// Threads by name or number; `main` is the main thread.
     pub threads: Vec<String>,
     pub processes: Vec<ProcessSelector>,
+    /// Patterns of jobs: a name, `name[key]`, or `#number`, with `*` and `?`.
+    pub jobs: Vec<String>,
+    /// Only processes of a host that matches one of these patterns.
+    pub hosts: Vec<String>,
+    /// Only processes with all of these labels.
+    pub labels: Vec<LabelSelector>,
     /// Whether to hide frames of Python's import system.
     pub hide_imports: bool,
     /// Whether to hide native frames.
@@ -36,7 +45,10 @@ pub struct Filter {
 impl Filter {
     /// Whether the filter chooses sites, so that sums cover only a part of the program.
     pub fn chooses_sites(&self) -> bool {
-        !(self.include.is_empty() && self.exclude.is_empty() && self.threads.is_empty())
+        !(self.include.is_empty()
+            && self.exclude.is_empty()
+            && self.threads.is_empty()
+            && self.jobs.is_empty())
     }
 
     pub fn chooses_time(&self) -> bool {
@@ -54,6 +66,9 @@ impl Filter {
         words.extend(self.threads.iter().map(|name| format!("--thread {name}")));
         let processes = self.processes.iter();
         words.extend(processes.map(|process| format!("--process {process}")));
+        words.extend(self.jobs.iter().map(|job| format!("--job {job}")));
+        words.extend(self.hosts.iter().map(|host| format!("--host {host}")));
+        words.extend(self.labels.iter().map(|label| format!("--label {label}")));
         let times = [("from", self.from_ns), ("to", self.to_ns)];
         let times = times.into_iter().filter_map(|(name, ns)| Some((name, ns?)));
         words.extend(times.map(|(name, ns)| format!("--{name} {}", seconds(ns))));
@@ -68,14 +83,19 @@ impl Filter {
 
     /// Keeps the captures of the chosen processes. Refuses a choice that several processes match.
     pub fn choose_processes(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
+        let captures = self.choose_by_host_and_label(captures)?;
         if self.processes.is_empty() {
             return Ok(captures);
         }
         let processes = captures.iter().map(|capture| capture.header.identity());
         let processes: Vec<Identity> = processes.collect();
+        let titles: Vec<String> = captures
+            .iter()
+            .map(|capture| capture.header.title())
+            .collect();
         let mut is_wanted = vec![false; captures.len()];
         for selector in &self.processes {
-            match selector.choose(&processes) {
+            match selector.choose(&processes, &titles) {
                 Ok(chosen) => chosen.into_iter().for_each(|at| is_wanted[at] = true),
                 Err(none) if none.is_empty() => {}
                 Err(matches) => {
@@ -85,13 +105,44 @@ impl Filter {
             }
         }
         if !is_wanted.contains(&true) {
-            let mut known = identity::names(&processes);
+            let names = identity::names(&processes).into_iter().zip(&titles);
+            let mut known: Vec<String> =
+                names.map(|(name, title)| with_title(name, title)).collect();
             known.dedup();
             return Err(NoMatch::Process { known });
         }
         let captures = captures.into_iter().zip(is_wanted);
         let chosen = captures.filter_map(|(capture, is_wanted)| is_wanted.then_some(capture));
         Ok(chosen.collect())
+    }
+
+    fn choose_by_host_and_label(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
+        let is_host = |host: &str| {
+            let mut patterns = self.hosts.iter();
+            self.hosts.is_empty() || patterns.any(|pattern| glob::matches(pattern, host))
+        };
+        let (captures, others): (Vec<Capture>, Vec<Capture>) = captures
+            .into_iter()
+            .partition(|capture| is_host(&capture.header.host));
+        if captures.is_empty() && !others.is_empty() {
+            let hosts = others.into_iter().map(|capture| capture.header.host);
+            let known = distinct(hosts.collect());
+            return Err(NoMatch::Host { known });
+        }
+        let has_labels = |capture: &Capture| {
+            let labels = capture.header.labels();
+            let mut wanted = self.labels.iter();
+            wanted.all(|selector| selector.matches(&labels))
+        };
+        let (captures, others): (Vec<Capture>, Vec<Capture>) =
+            captures.into_iter().partition(has_labels);
+        if captures.is_empty() && !others.is_empty() {
+            let labels = others.iter().flat_map(|capture| capture.header.labels());
+            let labels = labels.map(|label| identity::fact_text(&label));
+            let known = distinct(labels.collect());
+            return Err(NoMatch::Label { known });
+        }
+        Ok(captures)
     }
 
     /// Reports a misspelt thread name before the captures are read.
@@ -124,6 +175,30 @@ impl Filter {
     }
 }
 
+/// The name of a process with what a reader recognises it by: `4711 (celery worker)`.
+pub fn with_title(name: String, title: &str) -> String {
+    match title {
+        "" => name,
+        title => format!("{name} ({title})"),
+    }
+}
+
+/// Like [`with_title`], with the host unless the name has it: `4711 (celery worker, web-1)`.
+pub fn shown_name(name: String, title: &str, host: Option<&str>) -> String {
+    let host = host.filter(|host| !host.is_empty() && !name.contains(&format!("@{host}")));
+    match host {
+        Some(host) if title.is_empty() => with_title(name, host),
+        Some(host) => with_title(name, &format!("{title}, {host}")),
+        None => with_title(name, title),
+    }
+}
+
+fn distinct(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names.dedup();
+    names
+}
+
 /// A time as a user would type it: `1.5s`.
 fn seconds(ns: u64) -> String {
     let text = format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
@@ -143,6 +218,16 @@ pub enum NoMatch {
         matches: Vec<String>,
     },
     Thread {
+        known: Vec<String>,
+    },
+    /// No job has a name that matches.
+    Job {
+        known: Vec<String>,
+    },
+    Host {
+        known: Vec<String>,
+    },
+    Label {
         known: Vec<String>,
     },
     /// The filter as command-line options.
@@ -172,6 +257,32 @@ impl fmt::Display for NoMatch {
             ),
             NoMatch::Thread { known } => {
                 write!(f, "no thread has this name; there are {}", listed(known))
+            }
+            NoMatch::Job { known } if known.is_empty() => {
+                f.write_str("the capture has no jobs; mark them with heaptide.job, or omit --job")
+            }
+            NoMatch::Job { known } => {
+                write!(f, "no job has this name; there are {}", listed(known))
+            }
+            NoMatch::Host { known } => {
+                write!(
+                    f,
+                    "no capture is of this host; there are captures of {}",
+                    listed(known)
+                )
+            }
+            NoMatch::Label { known } if known.is_empty() => {
+                write!(
+                    f,
+                    "no process has a label; set labels with HEAPTIDE_LABELS or heaptide.label"
+                )
+            }
+            NoMatch::Label { known } => {
+                write!(
+                    f,
+                    "no process has these labels; there are {}",
+                    listed(known)
+                )
             }
             NoMatch::Nothing { filters } => write!(
                 f,

@@ -1,10 +1,11 @@
 //! Decides which sites of one process pass a filter, when a site first occurs.
 
 use heaptide_capture::Capture;
-use heaptide_tally::{StackId, Stacks};
+use heaptide_tally::{JobKey, StackId, Stacks};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Filter;
+use super::jobs::WantedJobs;
 use crate::symbols::Modules;
 
 /// Whether frames of a stack match a pattern.
@@ -22,6 +23,8 @@ pub(crate) struct SiteFilter {
     needs_include: bool,
     /// `None` for all.
     streams: Option<FxHashSet<u32>>,
+    /// `None` for all.
+    jobs: Option<WantedJobs>,
 }
 
 impl SiteFilter {
@@ -56,10 +59,14 @@ impl SiteFilter {
             needs_include: !filter.include.is_empty(),
             streams: (!filter.threads.is_empty())
                 .then(|| wanted.map(|thread| thread.stream).collect()),
+            jobs: WantedJobs::new(filter, capture),
         }
     }
 
-    pub fn wants(&mut self, stacks: &Stacks, stack: StackId, stream: u32) -> bool {
+    pub fn wants(&mut self, stacks: &Stacks, stack: StackId, stream: u32, job: JobKey) -> bool {
+        if self.jobs.as_ref().is_some_and(|jobs| !jobs.has(job)) {
+            return false;
+        }
         let is_its_thread = |streams: &FxHashSet<u32>| streams.contains(&stream);
         if !self.streams.as_ref().is_none_or(is_its_thread) {
             return false;

@@ -161,9 +161,9 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
         bytes_per_second,
         confidence,
         n_falls: falls.count() as u64,
-        fallen_bytes: fallen.sum(),
+        fallen_bytes: fallen.fold(0, u64::saturating_add),
         n_readings: held.len() as u64,
-        released_bytes: released.iter().sum::<i64>().max(0) as u64,
+        released_bytes: released.iter().copied().fold(0, i64::saturating_add).max(0) as u64,
     })
 }
 

@@ -12,7 +12,7 @@ pub(super) const MIN_BYTES: u64 = 8 << 20;
 pub fn find(session: &Session) -> Vec<Finding> {
     let ledgers = session.processes.iter().filter_map(|process| {
         let ledger = ledger(process)?;
-        Some((ledger, session.name_of(process)))
+        Some((ledger, session.shown_name(process)))
     });
     let is_much = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;

@@ -10,12 +10,14 @@ mod kept_free;
 mod largest;
 mod ledger;
 mod site_groups;
+mod still_alive;
 mod unshared;
 
 use crate::load::Session;
 use crate::model::Finding;
 pub use ledger::{ledger, own_at_resident_peak, resident_peak};
 use site_groups::SiteGroups;
+pub use still_alive::still_alive;
 
 /// The maximum number of findings of one sort; more would not help users.
 const MAX_PER_SORT: usize = 3;

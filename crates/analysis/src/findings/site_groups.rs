@@ -140,15 +140,20 @@ fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n
         let group = &mut groups[number_of[life.site as usize]];
         let (birth, death) = (usize::from(life.birth), usize::from(life.death));
         if death < n_bins {
-            group.released[death + 1] += life.bytes;
+            add(&mut group.released[death + 1], life.bytes);
         }
         if birth < death {
-            group.curve[birth + 1] += life.bytes;
+            add(&mut group.curve[birth + 1], life.bytes);
             if death < n_bins {
-                group.curve[death + 1] -= life.bytes;
+                add(&mut group.curve[death + 1], life.bytes.saturating_neg());
             }
         }
     }
+}
+
+/// Adds to a sum. The sizes in a damaged file may be of any size.
+fn add(sum: &mut i64, bytes: i64) {
+    *sum = sum.saturating_add(bytes);
 }
 
 impl SiteGroup {

@@ -48,7 +48,7 @@ fn unshared(session: &Session, process: &Process) -> Option<Unshared> {
     let inherited_bytes = *memory.get(&MemoryPart::AnonymousAtStart)?;
     let shared_bytes = *memory.get(&MemoryPart::SharedAnonymous)?;
     is_fork.then(|| Unshared {
-        names: [session.name_of(process), session.name_of(parent)],
+        names: [session.shown_name(process), session.shown_name(parent)],
         pid: process.header.pid,
         parent_pid,
         inherited_bytes,

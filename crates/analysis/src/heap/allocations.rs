@@ -163,6 +163,7 @@ impl Live {
                         self.released.insert(stream, (op.address, block));
                     }
                 }
+                OpAction::JobEnd => {}
                 OpAction::Unfree => {
                     if let Some((address, block)) = self.released.remove(&stream) {
                         self.blocks.insert(address, block);

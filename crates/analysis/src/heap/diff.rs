@@ -81,7 +81,10 @@ pub fn diff(before: &Heap, after: &Heap, by: By) -> HeapDiff {
 pub fn diff_of_rows(before: Vec<Row>, after: Vec<Row>) -> HeapDiff {
     let amount = |rows: &[Row]| Amount {
         count: rows.iter().map(|row| row.count).sum(),
-        bytes: rows.iter().map(|row| row.bytes).sum(),
+        bytes: rows
+            .iter()
+            .map(|row| row.bytes)
+            .fold(0, u64::saturating_add),
     };
     HeapDiff {
         before: amount(&before),

@@ -3,8 +3,8 @@
 use heaptide_capture::heap::{HeapSnapshot, NO_OBJECT, TypeInfo};
 use rustc_hash::FxHashMap;
 
-/// A dict that is not the `__dict__` of an object.
-const NO_OWNER: &str = "dict (no owner)";
+/// The kind of a dict that is not the `__dict__` of an object, as heapy writes it.
+pub const PLAIN_DICT: &str = "dict (no owner)";
 
 /// The type name and the kind of every object: its type, or for a dict its owner.
 #[derive(Clone, Debug, Default)]
@@ -23,11 +23,12 @@ impl Kinds {
         let of_types: Vec<u32> = snapshot
             .types
             .iter()
-            .map(|one| labels.number(type_name(one)))
+            // A line feed in a name would forge a line of a report.
+            .map(|one| labels.number(type_name(one).replace('\n', "\\n")))
             .collect();
         let is_dict: Vec<bool> = snapshot.types.iter().map(is_plain_dict).collect();
         let mut dicts_of: FxHashMap<u32, u32> = FxHashMap::default();
-        let no_owner = labels.number(NO_OWNER.to_owned());
+        let no_owner = labels.number(PLAIN_DICT.to_owned());
         let of_objects = snapshot.objects.types.iter().zip(owners);
         let of_objects = of_objects
             .map(|(&own, &owner)| {

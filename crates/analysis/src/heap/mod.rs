@@ -34,6 +34,7 @@ pub mod types;
 pub mod view;
 pub mod waste;
 
+pub use kinds::PLAIN_DICT;
 pub use partition::{By, Partition, Row};
 pub use set::ObjectSet;
 pub use view::Heap;

@@ -87,7 +87,10 @@ impl Partition {
         Partition {
             by,
             count: rows.iter().map(|row| row.count).sum(),
-            bytes: rows.iter().map(|row| row.bytes).sum(),
+            bytes: rows
+                .iter()
+                .map(|row| row.bytes)
+                .fold(0, u64::saturating_add),
             rows,
             row_of: Vec::new(),
         }
@@ -104,7 +107,7 @@ impl Partition {
         for (object, &group) in set.iter().zip(&groups) {
             let sum = &mut sums[group as usize];
             sum.0 += 1;
-            sum.1 += heap.bytes(object);
+            sum.1 = sum.1.saturating_add(heap.bytes(object));
         }
         let mut order: Vec<u32> = (0..names.len() as u32)
             .filter(|&group| sums[group as usize].0 > 0)
@@ -130,7 +133,7 @@ impl Partition {
             by,
             rows: rows.collect(),
             count: set.len() as u64,
-            bytes: sums.iter().map(|sum| sum.1).sum(),
+            bytes: sums.iter().map(|sum| sum.1).fold(0, u64::saturating_add),
             row_of: groups
                 .iter()
                 .map(|&group| row_of_group[group as usize])

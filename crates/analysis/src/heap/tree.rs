@@ -87,7 +87,10 @@ fn below(
             n_objects: 1,
         })
         .collect();
-    let rest_bytes = rest.iter().map(|&child| retained[child as usize]).sum();
+    let rest_bytes = rest
+        .iter()
+        .map(|&child| retained[child as usize])
+        .fold(0, u64::saturating_add);
     if !rest.is_empty() {
         branches.push(Branch {
             object: None,

@@ -116,7 +116,9 @@ impl Heap {
     }
 
     pub fn bytes_of(&self, set: &ObjectSet) -> u64 {
-        set.iter().map(|object| self.bytes(object)).sum()
+        set.iter()
+            .map(|object| self.bytes(object))
+            .fold(0, u64::saturating_add)
     }
 
     pub fn kind(&self, object: u32) -> &str {
@@ -179,14 +181,18 @@ impl Heap {
     /// C code also holds objects that have a name elsewhere; the parser, for example, holds the constants of the running
     /// script. Paths from C code are used only if there is no other.
     fn distances_from_roots(&self, avoided: impl Fn(u32) -> bool) -> Distances {
+        self.distances_within(&self.graph, avoided)
+    }
+
+    fn distances_within(&self, graph: &Graph, avoided: impl Fn(u32) -> bool) -> Distances {
         let is_c = |root: &u32| {
             self.root_of(*root)
                 .is_some_and(|root| root.category == RootCategory::C)
         };
         let roots = self.roots.iter().copied();
         let (by_c, named): (Vec<u32>, Vec<u32>) = roots.partition(is_c);
-        let mut distances = Distances::compute(&self.graph, named, &avoided);
-        distances.add_last_resort(&self.graph, by_c, &avoided);
+        let mut distances = Distances::compute(graph, named, &avoided);
+        distances.add_last_resort(graph, by_c, &avoided);
         distances
     }
 
@@ -243,6 +249,35 @@ impl Heap {
             Some(sources) => Distances::compute(&self.graph, sources.iter(), avoided),
         };
         paths::shortest_paths(self.referrers(), &distances, set, max_paths)
+    }
+
+    /// The same without some references: those from an object of the first set of a pair to one of the second.
+    pub fn paths_without(
+        &self,
+        sources: Option<&ObjectSet>,
+        set: &ObjectSet,
+        avoid: &ObjectSet,
+        references: &[(&ObjectSet, &ObjectSet)],
+        max_paths: usize,
+    ) -> ShortestPaths {
+        if references.is_empty() {
+            return self.paths_from(sources, set, avoid, max_paths);
+        }
+        let avoided = |object: u32| avoid.contains(object);
+        let rest = Graph::build(self.n_objects(), |from| {
+            let left: Vec<&ObjectSet> = references
+                .iter()
+                .filter(|(first, _)| first.contains(from))
+                .map(|(_, second)| *second)
+                .collect();
+            let targets = self.graph.of(from).iter().copied();
+            targets.filter(move |&to| !left.iter().any(|second| second.contains(to)))
+        });
+        let distances = match sources {
+            None => self.distances_within(&rest, avoided),
+            Some(sources) => Distances::compute(&rest, sources.iter(), avoided),
+        };
+        paths::shortest_paths(&rest.reversed(), &distances, set, max_paths)
     }
 
     /// The first root that holds an object.

@@ -13,7 +13,7 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use heaptide_capture::{Allocator, Capture};
-use heaptide_tally::{Amount, SiteSums, StackDetail, StackId, TallyOptions};
+use heaptide_tally::{Amount, JobKey, SiteSums, StackDetail, StackId, TallyOptions};
 use rustc_hash::FxHashMap;
 
 use super::height_curve::{HeightCurve, Step, sums};
@@ -31,6 +31,7 @@ pub(super) fn align(
     processes: &mut [Process],
     captures: &[Capture],
     filter: &Filter,
+    by_job: bool,
     spans: Vec<Range<u64>>,
 ) -> PeakMoment {
     if processes.len() <= 1 {
@@ -45,7 +46,7 @@ pub(super) fn align(
     };
     let parts = processes.iter().zip(captures).zip(steps);
     let shares: Option<Vec<Shares>> = parts
-        .map(|((process, capture), step)| shares(process, capture, filter, step))
+        .map(|((process, capture), step)| shares(process, capture, filter, by_job, step))
         .collect();
     let Some(shares) = shares else {
         return PeakMoment::EachOwn;
@@ -153,6 +154,7 @@ fn shares(
     process: &Process,
     capture: &Capture,
     filter: &Filter,
+    by_job: bool,
     step: Option<Step>,
 ) -> Option<Shares> {
     let Some(step) = step.filter(|step| step.bytes > 0) else {
@@ -167,6 +169,7 @@ fn shares(
     }
     let options = TallyOptions {
         edges: vec![step.units, step.units.saturating_add(1)],
+        jobs: filter.job_detail(capture, by_job),
         ..TallyOptions::default()
     };
     let then = tally_until(capture, filter, options);
@@ -185,8 +188,8 @@ fn shares(
 }
 
 /// Both replays number stacks in the order of their first allocation, so equal numbers mean equal stacks.
-fn key(site: &SiteSums) -> (StackId, u32, Allocator) {
-    (site.stack, site.stream, site.allocator)
+fn key(site: &SiteSums) -> (StackId, u32, Allocator, JobKey) {
+    (site.stack, site.stream, site.allocator, site.job)
 }
 
 impl Shares {

@@ -11,11 +11,14 @@
 //! <module> job.py               the program: visible, like everything it calls
 //! ```
 //!
+//! A capture of memray's `Tracker` names the functions outside the one that entered it. They are hidden at the root, but an
+//! allocation of such a function itself, after the other one has returned, keeps its whole stack.
+//!
 //! A `JobTracer` allocates while it measures the program. Its stacks have a single frame that names Heaptide, so that no line
 //! of the program seems to hold that memory. This also applies to the standard library below the tracer, but not to code of
 //! the program, which a traced call or a finalizer runs there.
 
-use heaptide_capture::{Capture, Registry};
+use heaptide_capture::{Capture, Frame, Registry};
 use heaptide_tally::{StackId, Stacks};
 use rustc_hash::FxHashSet;
 
@@ -84,6 +87,9 @@ pub(crate) fn visible_frames(
         .map(|it| format!("{}/leaks", it.trim_end_matches('/')))
         .collect();
     let is_tracer = |file: &str| tracer_folders.iter().any(|folder| is_below(file, folder));
+    let outer_functions = OuterFunctions::new(capture);
+    // For each stack, the number of its frames if all are outer functions.
+    let mut n_outer = vec![Some(0)];
     // The outer functions of native frames with inlined functions, by stack.
     let mut outer: Vec<(usize, Vec<LocationId>)> = Vec::new();
     for (id, stack) in stacks.iter() {
@@ -119,6 +125,8 @@ pub(crate) fn visible_frames(
             });
             is_tracers.push(is_tracers[parent]);
             is_tracers_library.push(is_tracers_library[parent]);
+            // Native functions may lie between them.
+            n_outer.push(n_outer[parent]);
             caller_in_program.push(match is_tracers[parent] {
                 true => caller_in_program[parent],
                 false => id.0,
@@ -150,6 +158,18 @@ pub(crate) fn visible_frames(
             && (is_stdlib(&at.file) || is_tracers_library[parent] && &*at.file == "<string>");
         // At the root, these frames are those of a worker that Heaptide runs, and the program is below them.
         let is_tracer = part == Part::Program && (is_tracer(&at.file) || is_library);
+        let n_before = n_outer[parent];
+        n_outer.push(
+            n_before
+                .filter(|&n| outer_functions.is_next(n, stack.frame))
+                .map(|n| n + 1),
+        );
+        let is_first_inner = n_before.is_some_and(|n| n > 0) && n_outer[id.0 as usize].is_none();
+        let caller = if is_first_inner {
+            0
+        } else {
+            caller_in_program[parent]
+        };
         visible.push(match is_tracer {
             true => VisibleFrame {
                 parent: 0,
@@ -157,7 +177,7 @@ pub(crate) fn visible_frames(
                 part,
             },
             false => VisibleFrame {
-                parent: caller_in_program[parent],
+                parent: caller,
                 location: is_visible.then_some(location),
                 part,
             },
@@ -187,6 +207,36 @@ pub(crate) fn visible_frames(
     }
     let n_frames = resolver.n_frames() + natives.len();
     (visible, n_frames as u64)
+}
+
+/// The code objects of the functions that the header leaves out.
+struct OuterFunctions<'a> {
+    functions: Vec<(i32, &'a str, &'a str)>,
+    capture: &'a Capture,
+}
+
+impl<'a> OuterFunctions<'a> {
+    fn new(capture: &'a Capture) -> OuterFunctions<'a> {
+        let parse = |text: &'a String| {
+            let mut fields = text.splitn(3, '\t');
+            let first_line = fields.next()?.parse().ok()?;
+            Some((first_line, fields.next()?, fields.next()?))
+        };
+        let texts = capture.header.outer_functions.iter();
+        OuterFunctions {
+            functions: texts.map_while(parse).collect(),
+            capture,
+        }
+    }
+
+    /// Whether this is the function after the first `n`.
+    fn is_next(&self, n: usize, frame: Frame) -> bool {
+        let code = self.capture.registry.codes.get(&frame.code);
+        let function = self.functions.get(n).zip(code);
+        function.is_some_and(|(&(first_line, name, file), code)| {
+            code.first_line == first_line && code.name == name && code.file == file
+        })
+    }
 }
 
 /// For each stack, whether a Python frame was ever called from it.

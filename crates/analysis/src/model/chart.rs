@@ -73,6 +73,11 @@ pub enum ChartNote {
     },
     /// The runs do not overlap, so each begins at zero.
     NotAligned,
+    /// Timelines of several hosts share a time axis. Their clocks differ by this much; `None` if it is unknown.
+    SeveralHosts {
+        n_hosts: usize,
+        clock_difference_ns: Option<u64>,
+    },
     SwapAtPeak {
         bytes: u64,
     },

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use heaptide_capture::{Allocator, Mode};
+use heaptide_capture::{Allocator, Mode, Outcome};
 
 use super::Measure;
 use super::finding::Finding;
@@ -22,10 +22,17 @@ pub struct Flame {
     pub peak_ns: Option<u64>,
     pub processes: Vec<FlameProcess>,
     pub threads: Vec<FlameThread>,
+    /// Names of jobs; origins and spans refer to them.
+    pub jobs: Vec<String>,
+    /// The longest jobs, by start, and the number of others.
+    pub job_spans: Vec<JobSpan>,
+    pub n_more_jobs: usize,
     pub timeline: Timeline,
     /// Names of functions, files and modules; locations refer to positions in this list.
     pub texts: Vec<Rc<str>>,
     pub locations: Vec<FlameLocation>,
+    /// Who wrote each file and each native library of [`Self::locations`], by position in [`Self::texts`].
+    pub owners: Vec<(u32, Owner)>,
     pub nodes: Vec<FlameNode>,
     pub origins: Vec<Origin>,
     /// By node, then by origin, ascending.
@@ -61,6 +68,19 @@ pub struct FlameThread {
     pub os_id: u32,
     pub name: Option<String>,
     pub is_main: bool,
+}
+
+/// When a job ran, in nanoseconds since the start of the first process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSpan {
+    /// Position in [`Flame::jobs`].
+    pub job: u32,
+    /// Position in [`Flame::processes`].
+    pub process: u32,
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub key: Option<String>,
+    pub outcome: Outcome,
 }
 
 /// Memory over time in bins of equal width, counted from the start of the first process. Each value is the highest
@@ -99,6 +119,18 @@ pub struct FlameLocation {
     pub source: Option<String>,
 }
 
+/// Who wrote a file or a native library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The user's own code; see [`crate::user_code`].
+    User,
+    /// Installed packages, and native libraries that are not part of Python.
+    Package,
+    StandardLibrary,
+    /// The interpreter itself, and memory that no code asked for by name, such as arenas.
+    Interpreter,
+}
+
 /// Parents come before their children. The first node is the root; it is its own parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlameNode {
@@ -119,12 +151,14 @@ pub enum FlameContent {
     },
 }
 
-/// A thread and the allocator it used.
+/// A thread, the allocator it used, and the name of its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// Position in [`Flame::threads`].
     pub thread: u32,
     pub allocator: Allocator,
+    /// Position in [`Flame::jobs`]; `None` outside of jobs.
+    pub job: Option<u32>,
 }
 
 /// The own allocations of a node from one origin.

@@ -97,7 +97,7 @@ impl Live {
         let functions = self.functions.iter();
         let arenas = functions.filter(|function| function.file == PYTHON_ARENA_FILE);
         let held = arenas.flat_map(|function| &function.held);
-        held.map(|held| held.own_bytes).sum()
+        held.map(|held| held.own_bytes).fold(0, u64::saturating_add)
     }
 
     /// The functions that hold memory in the thread at this position of `threads`, or in any thread.

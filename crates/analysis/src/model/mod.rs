@@ -4,6 +4,7 @@ pub mod chart;
 pub mod diff;
 pub mod finding;
 pub mod flame;
+pub mod jobs;
 pub mod ledger;
 pub mod lines;
 pub mod live;
@@ -16,12 +17,17 @@ pub mod tree;
 pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
 pub use finding::{Finding, Number, Sentence, SentenceValue};
 pub use flame::Flame;
+pub use jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};
 pub use ledger::Ledger;
 pub use lines::{LineHeap, LineRow, LineTable, LineVisits, Lines};
 pub use live::Live;
-pub use quality::{PeakMoment, ProcessSummary, PythonArenas, Quality, Sampling, Stopped};
+pub use quality::{
+    ModeInterval, PeakMoment, ProcessSummary, PythonArenas, Quality, Sampling, Stopped,
+};
 pub use stacks::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
-pub use stats::{Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, SizeBin, Stats};
+pub use stats::{
+    Histogram, LifetimeClass, LocationSum, Metadata, ModuleSum, ProcessGroup, SizeBin, Stats,
+};
 pub use summary::{FunctionSum, Summary};
 pub use tree::{NodeContent, Tree, TreeNode};
 

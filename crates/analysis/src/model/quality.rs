@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use heaptide_capture::{Damage, Identity, Lost, Registry};
+use heaptide_capture::{Damage, Identity, Labels, Lost, Mode, Registry};
 
 use super::Measure;
 use super::ledger::Ledger;
@@ -13,6 +13,12 @@ pub struct Quality {
     pub processes: Vec<ProcessSummary>,
     /// The filters as command-line options.
     pub filters: Vec<String>,
+    /// Number of runs: processes with the same run or the same session belong to one.
+    pub n_runs: usize,
+    /// The hosts of the processes, sorted.
+    pub hosts: Vec<String>,
+    /// The largest known difference between the clocks of the hosts; `None` if it is unknown.
+    pub clock_difference_ns: Option<u64>,
     /// Whether the filters choose sites. The peak and the curves are still those of the whole process.
     pub is_part: bool,
     /// `None` if every allocation was recorded.
@@ -96,6 +102,14 @@ impl Stopped {
     }
 }
 
+/// An interval that was recorded in one mode, until the next one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModeInterval {
+    /// Since the recording began.
+    pub from_ns: u64,
+    pub mode: Mode,
+}
+
 #[derive(Clone, Debug, Default)]
 pub struct ProcessSummary {
     pub path: PathBuf,
@@ -104,6 +118,13 @@ pub struct ProcessSummary {
     pub identity: Identity,
     /// The process ID, and what distinguishes it from other processes of the report with the same ID.
     pub name: String,
+    /// The name with what a reader recognises the process by: `4711 (celery worker)`.
+    pub shown: String,
+    /// The role or program alone; empty if unknown.
+    pub title: String,
+    pub labels: Labels,
+    /// The name of the run; empty if unknown.
+    pub run: String,
     pub pid: u32,
     pub parent_pid: u32,
     pub command: Vec<String>,
@@ -132,6 +153,8 @@ pub struct ProcessSummary {
     /// The resident size when `heaptide attach` entered the process; `None` if the recording began in another way.
     pub attached_at_bytes: Option<u64>,
     pub n_events: u64,
+    /// How the process was recorded, by time: one entry unless the mode changed.
+    pub modes: Vec<ModeInterval>,
     /// The breakdown of the resident memory at the end; `None` if it was not recorded, or if a filter is active.
     pub ledger: Option<Ledger>,
 }

@@ -14,6 +14,8 @@ pub struct StackModel {
     /// All stacks as one tree, callers before callees. Most stacks share most of their frames, so this is far smaller than
     /// a list of frames for each stack.
     pub stacks: Vec<StackNode>,
+    /// Names of jobs; sites refer to them. Empty unless the report distinguishes jobs.
+    pub jobs: Vec<String>,
     /// In the order of the command line, as in [`Quality::processes`].
     pub processes: Vec<ProcessStacks>,
     /// From the first start to the last end.
@@ -73,7 +75,7 @@ pub struct ThreadName {
     pub started_ns: u64,
 }
 
-/// The sums of one allocation site: a stack, a thread and an allocator. Frames on the same line are merged.
+/// The sums of one allocation site: a stack, a thread, an allocator and the name of a job. Frames on the same line are merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SiteSum {
     /// Index of the stack; `None` if no Python frame was on it.
@@ -81,6 +83,8 @@ pub struct SiteSum {
     /// Index of the process's thread.
     pub thread: usize,
     pub allocator: Allocator,
+    /// Index of the job's name; `None` outside of jobs.
+    pub job: Option<u32>,
     pub total: Amount,
     pub peak: Amount,
     pub leaked: Amount,

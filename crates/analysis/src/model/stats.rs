@@ -1,8 +1,10 @@
 //! The numbers of `heaptide stats`.
 
 use heaptide_capture::Allocator;
+use heaptide_tally::Amount;
 
 use super::finding::Finding;
+use super::jobs::JobGroup;
 use super::quality::Quality;
 
 #[derive(Clone, Debug)]
@@ -21,9 +23,27 @@ pub struct Stats {
     pub metadata: Metadata,
     /// Lifetimes of blocks, the shortest first; the last class holds blocks alive at the end.
     pub lifetimes: Vec<LifetimeClass>,
+    /// The jobs by name, the largest peak first; empty unless requested.
+    pub jobs: Vec<JobGroup>,
+    /// The processes by host or label, the largest peak first; empty unless requested.
+    pub process_groups: Vec<ProcessGroup>,
     /// The most important first.
     pub findings: Vec<Finding>,
     pub quality: Quality,
+    /// Bytes and number of the leaked blocks, if allocators, locations and modules are those of leaked blocks.
+    pub leaked: Option<(u64, u64)>,
+}
+
+/// Processes of the same host, or with the same value of a label.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcessGroup {
+    pub name: String,
+    pub n_processes: u64,
+    pub allocated: Amount,
+    /// Live at the peak of all processes together.
+    pub peak: Amount,
+    /// Live at the end.
+    pub live: Amount,
 }
 
 /// Sizes in bins of equal width on a logarithmic scale.

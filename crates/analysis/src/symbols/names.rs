@@ -10,6 +10,8 @@ use super::native::NativeName;
 
 /// The file of the location of Heaptide's own memory.
 const OWN_FILE: &str = "<heaptide>";
+/// The file of frames that represent jobs.
+const JOB_FILE: &str = "<job>";
 
 /// A location in the source of a program. Processes that ran the same line share it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +32,11 @@ impl Location {
     /// Whether this is the frame of arenas of Python's object allocator.
     pub fn is_python_arena(&self) -> bool {
         &*self.file == PYTHON_ARENA_FILE
+    }
+
+    /// Whether this frame represents a job.
+    pub fn is_job(&self) -> bool {
+        &*self.file == JOB_FILE
     }
 
     /// Whether this is Heaptide's own memory.
@@ -87,8 +94,19 @@ impl Names {
     /// The location of memory that Heaptide itself allocated while the program ran.
     pub fn own_memory(&mut self) -> LocationId {
         let location = Location {
-            function: self.text("Heaptide's JobTracer"),
+            function: self.text("Heaptide itself"),
             file: self.text(OWN_FILE),
+            line: 0,
+            library: None,
+        };
+        self.intern(location)
+    }
+
+    /// The location that represents a job at the root of its stacks.
+    pub fn job(&mut self, name: &str) -> LocationId {
+        let location = Location {
+            function: self.text(&format!("job {name}")),
+            file: self.text(JOB_FILE),
             line: 0,
             library: None,
         };
@@ -110,7 +128,11 @@ impl Names {
         self.intern(location)
     }
 
+    /// Interns a name. A line feed in it would forge a line of a report, so it is shown as an escape.
     fn text(&mut self, text: &str) -> Rc<str> {
+        if text.contains('\n') {
+            return self.text(&text.replace('\n', "\\n"));
+        }
         if let Some((known, ())) = self.texts.get_key_value(text) {
             return known.clone();
         }

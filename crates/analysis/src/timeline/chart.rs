@@ -3,13 +3,15 @@
 //! Runs that overlap in time are parts of one larger run: they share a clock, and their sum is the first curve. Runs
 //! that do not overlap are compared, so each begins at zero.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use heaptide_capture::identity::{self, Identity};
 use heaptide_timeline::{Ending, Point, Process, Timeline};
 
 use super::names::short_names;
 use super::numbers::{forecast, line_of, peak, sum_of, thinned};
+use super::titles::title;
+use crate::aggregate::clock_difference;
 use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 
 /// The maximum number of curves of children; more could not be distinguished.
@@ -30,6 +32,8 @@ pub struct ChartOptions {
     pub is_flame: bool,
     /// Curves are thinned out to about this many points; peaks stay.
     pub max_points: usize,
+    /// As [`crate::load::Session::clock_offsets`].
+    pub clock_offsets: BTreeMap<String, i64>,
 }
 
 /// A timeline with its name and its start in local time.
@@ -54,7 +58,7 @@ pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
 
     let mut builder = Builder {
         chart: Chart {
-            title: title(runs, options),
+            title: title_of_chart(runs, options),
             is_flame: options.is_flame,
             backend: runs
                 .first()
@@ -85,7 +89,9 @@ pub fn chart(runs: &[Named<'_>], options: &ChartOptions) -> Chart {
         for run in runs {
             builder.ending(run.timeline);
         }
-        if !is_one_clock {
+        if is_one_clock {
+            builder.hosts(runs);
+        } else {
             builder.chart.notes.push(ChartNote::NotAligned);
         }
     }
@@ -131,7 +137,7 @@ fn overlap(runs: &[Named<'_>]) -> bool {
     true
 }
 
-fn title(runs: &[Named<'_>], options: &ChartOptions) -> String {
+fn title_of_chart(runs: &[Named<'_>], options: &ChartOptions) -> String {
     match (&options.title, runs) {
         (Some(title), _) => title.clone(),
         (None, [run]) => run.timeline.header.command.clone(),
@@ -185,6 +191,21 @@ impl Builder<'_> {
         });
     }
 
+    /// Notes how far the clocks of several hosts differ.
+    fn hosts(&mut self, runs: &[Named<'_>]) {
+        let hosts: BTreeSet<&str> = runs
+            .iter()
+            .filter_map(|run| run.timeline.header.host.as_deref())
+            .collect();
+        if hosts.len() > 1 {
+            let note = ChartNote::SeveralHosts {
+                n_hosts: hosts.len(),
+                clock_difference_ns: clock_difference(&self.options.clock_offsets, hosts),
+            };
+            self.chart.notes.push(note);
+        }
+    }
+
     /// Adds the parts that only the chart of one run has.
     fn single(&mut self, timeline: &Timeline, zero: f64) {
         let mut children: Vec<&Process> = timeline.children().iter().collect();
@@ -200,7 +221,7 @@ impl Builder<'_> {
         ) {
             let role = SeriesRole::Program {
                 process: name_of(root),
-                name: root.name.clone(),
+                name: title(root),
             };
             self.add(role, &root.curve(timeline.header.backend), zero);
         }
@@ -212,7 +233,7 @@ impl Builder<'_> {
         for process in children {
             let role = SeriesRole::Child {
                 process: name_of(process),
-                name: process.name.clone(),
+                name: title(process),
             };
             self.add(role, &process.curve(timeline.header.backend), zero);
         }

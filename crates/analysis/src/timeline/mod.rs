@@ -3,6 +3,7 @@
 mod chart;
 mod names;
 mod numbers;
+mod titles;
 
 pub use chart::{ChartOptions, Named, chart};
 pub use names::short_names;

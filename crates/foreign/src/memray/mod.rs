@@ -1,7 +1,7 @@
-//! Captures of memray 1.19 and 1.20 (formats 12 and 13).
+//! Captures of memray 1.19 and 1.20 (formats 12 and 13), read and written.
 //!
 //! In reading order: `input` provides bytes and unpacks them; `header` begins a file; `records` follow, in a file with all
-//! allocations (`events`) or in an aggregated one (`sums`).
+//! allocations (`events`) or in an aggregated one (`sums`). `write` writes both.
 //!
 //! ```text
 //! header | records … | trailer | zeros
@@ -17,6 +17,7 @@ mod input;
 mod metadata;
 mod records;
 mod sums;
+pub mod write;
 
 use std::fs::File;
 use std::io;

@@ -180,3 +180,57 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn written_events_are_read_with_the_same_stacks_threads_and_sizes() {
+    use super::write::{EventWriter, FORMAT_OF_1_20, Line, Preface, StackNode, Thread};
+    let header = heaptide_capture::Header {
+        command: vec!["job.py".into()],
+        started_unix_ns: 1_000_000_000,
+        python_allocator: "pymalloc".into(),
+        ..Default::default()
+    };
+    let line = |function, line| Line {
+        function,
+        file: "job.py",
+        line,
+    };
+    let node = |parent, line| StackNode { parent, line };
+    let preface = Preface {
+        format: FORMAT_OF_1_20,
+        header: &header,
+        n_events: 5,
+        duration_ms: 30,
+        main_thread: 7,
+        lines: &[line("main", 3), line("load", 500), line("work", 12)],
+        stacks: &[node(None, 0), node(Some(0), 1), node(Some(0), 2)],
+        threads: &[Thread {
+            number: 7,
+            name: "MainThread",
+        }],
+    };
+    let mut bytes = Vec::new();
+    let mut writer = EventWriter::begin(&mut bytes, &preface).expect("a vector");
+    let wrote = |result: std::io::Result<()>| result.expect("a vector");
+    wrote(writer.alloc(7, Some(1), Allocator::Malloc, 0x1000, 100));
+    wrote(writer.alloc(8, None, Allocator::Mmap, 0x7f00_0000_0000, 8192));
+    wrote(writer.alloc(7, Some(2), Allocator::PymallocMalloc, 0x2000, 50));
+    wrote(writer.resident(20, 9_000));
+    wrote(writer.free(7, 0x2000));
+    wrote(writer.free_range(8, 0x7f00_0000_0000, 4096));
+    wrote(writer.finish());
+    let capture = opened(&bytes);
+    let (sums, n_damaged) = sums(&capture);
+    assert_eq!(n_damaged, 0);
+    assert_eq!(sums.total.bytes, 100 + 8192 + 50);
+    assert_eq!(sums.peak.bytes, 100 + 8192 + 50);
+    assert_eq!(sums.live.bytes, 100 + 4096);
+    assert_eq!(names(&capture, &sums, 0), ["main", "load"]);
+    assert!(names(&capture, &sums, 1).is_empty());
+    assert_eq!(names(&capture, &sums, 2), ["main", "work"]);
+    assert_eq!(capture.registry.codes[&2].first_line, 500);
+    assert_eq!(
+        capture.registry.threads[0].name.as_deref(),
+        Some("MainThread")
+    );
+}

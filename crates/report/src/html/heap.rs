@@ -2,13 +2,11 @@
 
 use std::io::{self, Write};
 
-use flate2::Compression;
-use flate2::write::DeflateEncoder;
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::explore::{ExploreLimits, explore};
 
-use super::{LEVEL, MAX_BYTES, PLACEHOLDER, base64};
+use super::{MAX_BYTES, insert, pack};
 use crate::json::explore::explore as data_of;
 
 pub(super) const HEAP: &str = include_str!("../../../../web/dist/heap.html");
@@ -22,13 +20,8 @@ pub fn heap_page(
     diff: Option<&HeapDiff>,
     file: &str,
 ) -> io::Result<()> {
-    let (before, after) = HEAP
-        .split_once(PLACEHOLDER)
-        .ok_or_else(|| io::Error::other("the page of this build has no placeholder for data"))?;
     let packed = fit(heap, diff, file, MAX_BYTES - HEAP.len())?;
-    out.write_all(before.as_bytes())?;
-    out.write_all(base64(&packed).as_bytes())?;
-    out.write_all(after.as_bytes())
+    insert(out, HEAP, &packed)
 }
 
 /// Compresses the data. Reduces the number of objects of each kind until the data fits.
@@ -36,9 +29,7 @@ fn fit(heap: &Heap, diff: Option<&HeapDiff>, file: &str, max_bytes: usize) -> io
     let mut limits = ExploreLimits::default();
     loop {
         let page = explore(heap, diff, limits);
-        let mut packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-        serde_json::to_writer(&mut packer, &data_of(heap, diff, &page, file))?;
-        let packed = packer.finish()?;
+        let packed = pack(&data_of(heap, diff, &page, file))?;
         if packed.len().div_ceil(3) * 4 <= max_bytes || limits.per_kind <= MIN_PER_KIND {
             return Ok(packed);
         }

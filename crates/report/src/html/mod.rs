@@ -5,6 +5,7 @@
 //! name, an argument) can become markup. The page shows it only as text.
 
 pub mod heap;
+pub mod jobs;
 pub mod lines;
 
 use std::io::{self, BufWriter, Write};
@@ -13,6 +14,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use heaptide_analysis::model::Flame;
 use heaptide_analysis::{FlameLimits, FlameTree};
+use serde_json::Value;
 
 use crate::json::flame::{FirstView, Sides, flame as write_data};
 
@@ -20,6 +22,8 @@ const FLAME_GRAPH: &str = include_str!("../../../../web/dist/flamegraph.html");
 const TABLE: &str = include_str!("../../../../web/dist/table.html");
 const DIFF: &str = include_str!("../../../../web/dist/diff.html");
 const TIMELINE: &str = include_str!("../../../../web/dist/timeline.html");
+pub(crate) const PLOT: &str = include_str!("../../../../web/dist/plot.html");
+pub(crate) const GRAPH: &str = include_str!("../../../../web/dist/graph.html");
 /// The text that the data replaces. Each page contains it once.
 const PLACEHOLDER: &str = "HEAPTIDE-DATA-GOES-HERE";
 /// The size limit of a page with its data, for captures of any size: people open, keep and mail pages.
@@ -67,6 +71,28 @@ pub fn diff_page(
     })
 }
 
+/// Writes a page with data of any form.
+pub(crate) fn embed(out: &mut dyn Write, template: &str, data: &Value) -> io::Result<()> {
+    insert(out, template, &pack(data)?)
+}
+
+/// Compresses data.
+fn pack(data: &Value) -> io::Result<Vec<u8>> {
+    let mut packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
+    serde_json::to_writer(&mut packer, data)?;
+    packer.finish()
+}
+
+/// Writes a page with compressed data in place of its placeholder.
+fn insert(out: &mut dyn Write, template: &str, packed: &[u8]) -> io::Result<()> {
+    let (before, after) = template
+        .split_once(PLACEHOLDER)
+        .ok_or_else(|| io::Error::other("the page of this build has no placeholder for data"))?;
+    out.write_all(before.as_bytes())?;
+    out.write_all(base64(packed).as_bytes())?;
+    out.write_all(after.as_bytes())
+}
+
 /// Writes the data of a tree.
 type WriteData<'a> = &'a dyn Fn(&mut dyn Write, &Flame) -> io::Result<()>;
 
@@ -77,18 +103,9 @@ fn fill(
     limits: FlameLimits,
     write: WriteData,
 ) -> io::Result<()> {
-    let (before, after) = template
-        .split_once(PLACEHOLDER)
-        .ok_or_else(|| io::Error::other("the page of this build has no placeholder for data"))?;
-    let packed = fit(
-        &|limits| tree.cut(limits),
-        limits,
-        MAX_BYTES - template.len(),
-        write,
-    )?;
-    out.write_all(before.as_bytes())?;
-    out.write_all(base64(&packed).as_bytes())?;
-    out.write_all(after.as_bytes())
+    let max_bytes = MAX_BYTES - template.len();
+    let packed = fit(&|limits| tree.cut(limits), limits, max_bytes, write)?;
+    insert(out, template, &packed)
 }
 
 /// Compresses the largest tree whose data fits in `max_bytes`. The size of a frame depends on names, threads and
@@ -153,9 +170,13 @@ mod tests {
             peak_ns: None,
             processes: Vec::new(),
             threads: Vec::new(),
+            jobs: Vec::new(),
+            job_spans: Vec::new(),
+            n_more_jobs: 0,
             timeline: Timeline::default(),
             texts: Vec::new(),
             locations: Vec::new(),
+            owners: Vec::new(),
             nodes,
             origins: Vec::new(),
             own: Vec::new(),
@@ -166,12 +187,23 @@ mod tests {
         }
     }
 
+    const PAGES: [&str; 9] = [
+        FLAME_GRAPH,
+        TABLE,
+        DIFF,
+        TIMELINE,
+        PLOT,
+        GRAPH,
+        heap::HEAP,
+        jobs::JOBS,
+        lines::LINES,
+    ];
     /// The limit of a page without data.
     const MAX_PAGE_BYTES: usize = 500_000;
 
     #[test]
     fn pages_are_small_and_have_one_placeholder() {
-        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE, heap::HEAP] {
+        for template in PAGES {
             assert!(template.len() <= MAX_PAGE_BYTES, "{}", template.len());
             assert_eq!(template.matches(PLACEHOLDER).count(), 1);
         }
@@ -179,7 +211,7 @@ mod tests {
 
     #[test]
     fn pages_allow_no_connection_and_no_script_but_their_own() {
-        for template in [FLAME_GRAPH, TABLE, DIFF, TIMELINE, heap::HEAP] {
+        for template in PAGES {
             assert!(template.contains("default-src 'none'"));
             assert!(template.contains("script-src 'sha256-"));
             assert!(!template.contains("src=\"http"));

@@ -4,7 +4,7 @@ use heaptide_analysis::Measure;
 use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
 use serde_json::{Value, json};
 
-use super::{number, peak_moment};
+use super::{labels, number, peak_moment, text_or_null};
 use crate::shell::command_line;
 use crate::text::diff::comparability;
 use crate::text::notes;
@@ -33,6 +33,9 @@ pub(super) fn side(side: &DiffSide) -> Value {
         json!({
             "file": process.path.display().to_string(),
             "process": process.name.as_str(),
+            "title": process.title.as_str(),
+            "labels": labels(&process.labels),
+            "run": text_or_null(&process.run),
             "pid": process.pid,
             "command_line": command_line(&process.command),
         })

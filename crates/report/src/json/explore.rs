@@ -1,12 +1,13 @@
 //! The data of the heap page, in columns, which compress well. `docs/reference/page-data.md` describes it.
 
-use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::diff::HeapDiff;
 use heaptide_analysis::heap::explore::Exploration;
+use heaptide_analysis::heap::{Heap, PLAIN_DICT};
+use heaptide_capture::labels;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-use super::identity;
+use super::{identity, text_or_null};
 use crate::shell::command_line;
 use crate::text::heap as words;
 use crate::units;
@@ -50,6 +51,9 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, exploration: &Exploration, file: &
         "pid": header.pid,
         "identity": identity(&header.identity()),
         "host": header.host.as_str(),
+        "labels": super::labels(&labels::of(&header.facts)),
+        "run": text_or_null(labels::run(&header.facts)),
+        "title": labels::title(&labels::of(&header.facts), &header.command),
         "python": units::python_version(header.python_version),
         "taken": units::timestamp(header.taken_unix_ns),
         "stood_still_ns": header.stood_still_ns,
@@ -84,7 +88,7 @@ fn kinds(exploration: &Exploration, diff: Option<&HeapDiff>) -> Value {
     let mut gone = Vec::new();
     let rows = exploration.kinds.iter().map(|kind| {
         let mut row = json!({
-            "label": kind.row.label.as_str(),
+            "label": label(&kind.row.label),
             "count": kind.row.count,
             "bytes": kind.row.bytes,
             "retained": kind.row.retained,
@@ -109,7 +113,7 @@ fn kinds(exploration: &Exploration, diff: Option<&HeapDiff>) -> Value {
     for change in diff.into_iter().flat_map(|diff| &diff.rows) {
         if change.after.count == 0 {
             gone.push(json!({
-                "label": change.label.as_str(),
+                "label": label(&change.label),
                 "count": 0,
                 "bytes": 0,
                 "retained": 0,
@@ -123,6 +127,11 @@ fn kinds(exploration: &Exploration, diff: Option<&HeapDiff>) -> Value {
     }
     rows.append(&mut gone);
     Value::Array(rows)
+}
+
+/// The name of a kind on the page. Heapy's word for a plain dict says nothing to most readers.
+fn label(kind: &str) -> &str {
+    if kind == PLAIN_DICT { "dict" } else { kind }
 }
 
 fn objects(heap: &Heap, exploration: &Exploration) -> Value {

@@ -3,6 +3,7 @@
 //! ```text
 //! nodes.up         distance to the node's parent, which comes before it; the first node is the root
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
+//! owners.*         who wrote a file or native library, by its text: 0 the user, 1 a package, 2 Python's library, 3 the interpreter
 //! own.step         difference between the node numbers of this entry and the previous one
 //! own.<measure>    bytes and counts, a column each; for sampled captures also the variance of the bytes, in square KiB
 //! lives.*          lifetimes of blocks, in bins of time: docs/reference/page-data.md
@@ -12,17 +13,17 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::flame::{
-    Curves, Flame, FlameContent, FlameLives, FlameProcess, Measured, Own,
+    Curves, Flame, FlameContent, FlameLives, FlameProcess, JobSpan, Measured, Own, Owner,
 };
 use heaptide_analysis::model::{Diff, Measure, ProcessSummary, Quality};
 use serde_json::{Value, json};
 
 use super::diff::{change, side};
 use super::findings::{finding, ledger};
-use super::{number, stopped, write_text};
+use super::{labels, number, stopped, text_or_null, write_text};
 use crate::shell::command_line;
 use crate::text::diff::comparability;
-use crate::text::mode::mode;
+use crate::text::mode::modes;
 use crate::text::notes;
 use crate::units::{python_version, timestamp};
 
@@ -88,6 +89,10 @@ pub fn flame(
             .iter()
             .map(|at| at.source.as_deref().unwrap_or("")),
     )?;
+    out.write_all(b"},\"owners\":{")?;
+    column(out, "text", flame.owners.iter().map(|&(text, _)| text))?;
+    let owners = flame.owners.iter().map(|&(_, owner)| owner_number(owner));
+    last_column(out, "owner", owners)?;
     out.write_all(b"},\"nodes\":{")?;
     let ups = flame.nodes.iter().enumerate();
     column(
@@ -109,6 +114,12 @@ pub fn flame(
     out.write_all(b"\"allocator\":")?;
     let allocators = flame.origins.iter().map(|origin| origin.allocator.name());
     texts(out, allocators)?;
+    if !flame.jobs.is_empty() {
+        let jobs = flame.origins.iter();
+        let jobs = jobs.map(|origin| origin.job.map_or(-1, i64::from));
+        out.write_all(b",")?;
+        last_column(out, "job", jobs)?;
+    }
     out.write_all(b"},\"own\":{")?;
     own(out, &flame.own, flame.quality.sampling.is_some())?;
     out.write_all(b"},\"lives\":{")?;
@@ -157,6 +168,15 @@ fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
     )?;
     column(out, "bytes", entries.clone().map(|life| life.bytes))?;
     last_column(out, "count", entries.map(|life| life.count))
+}
+
+fn owner_number(owner: Owner) -> u8 {
+    match owner {
+        Owner::User => 0,
+        Owner::Package => 1,
+        Owner::StandardLibrary => 2,
+        Owner::Interpreter => 3,
+    }
 }
 
 fn content_number(content: FlameContent) -> i64 {
@@ -225,10 +245,26 @@ fn head(flame: &Flame, first: FirstView, sides: Option<Sides>) -> Value {
         "processes": processes.map(|(more, known)| process(more, known)).collect::<Value>(),
         "threads": threads.collect::<Value>(),
     });
+    if !flame.jobs.is_empty() {
+        head["jobs"] = flame.jobs.as_slice().into();
+        head["job_spans"] = flame.job_spans.iter().map(job_span).collect();
+        head["num_more_jobs"] = flame.n_more_jobs.into();
+    }
     if let Some(sides) = sides {
         head["diff"] = diff_head(sides);
     }
     head
+}
+
+fn job_span(span: &JobSpan) -> Value {
+    json!({
+        "job": span.job,
+        "process": span.process,
+        "start_ns": span.start_ns,
+        "end_ns": span.end_ns,
+        "key": span.key,
+        "outcome": span.outcome.name(),
+    })
 }
 
 /// Remarks about the whole report, and the notes without effect on its numbers.
@@ -255,6 +291,10 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
     json!({
         "file": known.path.display().to_string(),
         "name": known.name.as_str(),
+        "shown": known.shown.as_str(),
+        "title": known.title.as_str(),
+        "labels": labels(&known.labels),
+        "run": text_or_null(&known.run),
         "pid": known.pid,
         "parent_pid": known.parent_pid,
         "command_line": command_line(&known.command),
@@ -263,7 +303,7 @@ fn process(more: &FlameProcess, known: &ProcessSummary) -> Value {
         "host": more.host.as_str(),
         "python": python_version(more.python_version),
         "python_allocator": more.python_allocator.as_str(),
-        "mode": mode(more.mode),
+        "mode": modes(&known.modes),
         "start_ns": more.start_ns,
         "end_ns": more.end_ns,
         "peak_ns": more.peak_ns,

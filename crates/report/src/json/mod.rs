@@ -5,6 +5,7 @@ pub mod explore;
 pub mod findings;
 pub mod flame;
 pub mod heap;
+pub mod jobs;
 mod lines;
 mod stats;
 
@@ -13,11 +14,12 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 pub use diff::diff;
+pub use jobs::jobs;
 pub use lines::lines;
 pub use stats::stats;
 
 use heaptide_analysis::model::{PeakMoment, Quality, Stopped};
-use heaptide_capture::Identity;
+use heaptide_capture::{Identity, Labels};
 
 /// Writes a value, indented by two spaces per level, and a line end.
 pub fn write(out: &mut dyn Write, value: &Value) -> io::Result<()> {
@@ -53,6 +55,22 @@ pub(crate) fn identity(identity: &Identity) -> Value {
     let mut value: Value = identity.named_parts().into_iter().collect();
     value["pid"] = identity.pid.into();
     value
+}
+
+/// The labels of a process as an object.
+pub(crate) fn labels(labels: &Labels) -> Value {
+    let pairs = labels.iter();
+    pairs
+        .map(|(key, value)| (key.as_str(), value.as_str()))
+        .collect()
+}
+
+/// A text; an empty one is `null`.
+pub(crate) fn text_or_null(text: &str) -> Value {
+    match text {
+        "" => Value::Null,
+        text => text.into(),
+    }
 }
 
 /// The sampling rate and the errors of sums (95%), or `null` if every allocation was recorded. `stats --json` and

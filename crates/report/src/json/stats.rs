@@ -1,13 +1,15 @@
 //! `stats --json`: memray's keys in memray's order, followed by Heaptide's own under `heaptide`.
 
 use heaptide_analysis::model::{
-    Histogram, LifetimeClass, LocationSum, ModuleSum, PeakMoment, ProcessSummary, Stats,
+    Histogram, JobGroup, JobSiteSum, LifetimeClass, LocationSum, ModeInterval, ModuleSum,
+    PeakMoment, ProcessGroup, ProcessSummary, Stats,
 };
 use serde_json::{Value, json};
 
 use super::findings::{findings, ledger};
-use super::{damage, identity, lost, peak_moment, sampling, stopped};
+use super::{damage, identity, labels, lost, peak_moment, sampling, stopped, text_or_null};
 use crate::shell::command_line;
+use crate::text::mode::mode;
 use crate::text::stats::location;
 use crate::units::{hexadecimal, timestamp};
 
@@ -105,6 +107,8 @@ fn additions(stats: &Stats) -> Value {
             "live_bytes": quality.arenas.live_bytes,
         },
         "lifetimes": stats.lifetimes.iter().map(lifetime).collect::<Value>(),
+        "jobs": stats.jobs.iter().map(job).collect::<Value>(),
+        "process_groups": stats.process_groups.iter().map(process_group).collect::<Value>(),
         "findings": findings(&stats.findings),
     })
 }
@@ -113,11 +117,57 @@ fn lifetime(class: &LifetimeClass) -> Value {
     json!({ "below_ns": class.below_ns, "count": class.count, "bytes": class.bytes })
 }
 
+fn job(job: &JobGroup) -> Value {
+    let site = |site: &Option<JobSiteSum>| match site {
+        Some(site) => json!({ "location": location(site.location.as_ref()), "bytes": site.bytes }),
+        None => Value::Null,
+    };
+    json!({
+        "name": job.name.as_str(),
+        "jobs": job.n_jobs,
+        "failed": job.n_failed,
+        "running": job.n_running,
+        "allocated_bytes": job.allocated.bytes,
+        "num_allocations": job.allocated.count,
+        "peak_bytes": job.peak.bytes,
+        "retained_bytes": job.retained.bytes,
+        "retained_now_bytes": job.retained_now.bytes,
+        "peak_error_bytes_95": job.peak.error_bytes() as u64,
+        "retained_error_bytes_95": job.retained.error_bytes() as u64,
+        "peak_site": site(&job.peak_site),
+        "retained_site": site(&job.retained_site),
+    })
+}
+
+fn process_group(group: &ProcessGroup) -> Value {
+    json!({
+        "name": group.name.as_str(),
+        "processes": group.n_processes,
+        "allocated_bytes": group.allocated.bytes,
+        "num_allocations": group.allocated.count,
+        "peak_bytes": group.peak.bytes,
+        "live_bytes": group.live.bytes,
+    })
+}
+
+fn mode_interval(interval: &ModeInterval) -> Value {
+    json!({
+        "from_ns": interval.from_ns,
+        "mode": mode(interval.mode),
+        "sample_bytes": interval.mode.sample_bytes,
+        "objects": interval.mode.objects,
+        "native": interval.mode.native,
+    })
+}
+
 fn process(process: &ProcessSummary) -> Value {
     json!({
         "file": process.path.display().to_string(),
         "session": process.session.map(|session| hexadecimal(&session)),
         "process": process.name.as_str(),
+        "title": process.title.as_str(),
+        "labels": labels(&process.labels),
+        "run": text_or_null(&process.run),
         "pid": process.pid,
         "parent_pid": process.parent_pid,
         "identity": identity(&process.identity),
@@ -137,6 +187,7 @@ fn process(process: &ProcessSummary) -> Value {
         "ended_in_order": process.ended_in_order,
         "stopped": process.stopped.as_ref().map(stopped),
         "joined_late": process.joined_late,
+        "modes": process.modes.iter().map(mode_interval).collect::<Value>(),
         "attached_at_bytes": process.attached_at_bytes,
         "ledger": process.ledger.as_ref().map(ledger),
     })

@@ -1,8 +1,8 @@
-//! Draws a few objects and their references: as SVG, as a page around it, or as dot for other programs.
+//! Draws a few objects and their references: as SVG or PNG, as a page around it, or as dot for other programs.
 //!
 //! Referrers are above their referents. In reading order: `layers` assigns every box, label and bend of an arrow to a layer
 //! and orders it, `coordinates` computes positions, `layout` does both for each connected part, `routes` draws the arrows,
-//! and `svg`, `page` and `dot` write. Boxes and labels never overlap, and no arrow crosses a label or a box: all have their
+//! and `svg`, `png`, `page` and `dot` write. Boxes and labels never overlap, and no arrow crosses a label or a box: all have their
 //! own slot in a layer, and arrows change position only between layers. The same graph always gives the same picture.
 
 mod coordinates;
@@ -10,6 +10,7 @@ mod dot;
 mod layers;
 mod layout;
 mod page;
+mod png;
 mod routes;
 mod svg;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 
 pub use dot::dot;
 pub use page::page;
+pub use png::png;
 pub use svg::svg;
 
 use crate::text::shorten;

@@ -11,7 +11,7 @@ use crate::markup::escaped;
 use crate::text::shorten;
 
 /// Colours of lines, light and dark. Lines of neighbouring boxes differ, so that they are easier to follow.
-const STROKES: [(&str, &str); 6] = [
+pub(super) const STROKES: [(&str, &str); 6] = [
     ("#475569", "#a3b3c2"),
     ("#0f766e", "#5eead4"),
     ("#6d28d9", "#c4b5fd"),
@@ -19,9 +19,9 @@ const STROKES: [(&str, &str); 6] = [
     ("#1d4ed8", "#93c5fd"),
     ("#be185d", "#f9a8d4"),
 ];
-const PAPER: (&str, &str) = ("#ffffff", "#13181a");
-const LEGEND_HEIGHT: f64 = 24.0;
-const SWATCH: f64 = 12.0;
+pub(super) const PAPER: (&str, &str) = ("#ffffff", "#13181a");
+pub(super) const LEGEND_HEIGHT: f64 = 24.0;
+pub(super) const SWATCH: f64 = 12.0;
 
 /// Writes the SVG.
 pub fn svg(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
@@ -226,7 +226,7 @@ fn fitted(width: f64) -> String {
 }
 
 /// The colours in the picture and their meaning, and whether the meaning belongs to the border.
-fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
+pub(super) fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
     let mut legend: Vec<(Kind, &str, bool)> = Kind::ALL
         .iter()
         .filter(|kind| graph.nodes.iter().any(|node| node.kind == **kind))
@@ -238,7 +238,7 @@ fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
     legend
 }
 
-fn swatch_width(text: &str) -> f64 {
+pub(super) fn swatch_width(text: &str) -> f64 {
     SWATCH + 6.0 + shorten::width(text) as f64 * LABEL_CHARACTER + 18.0
 }
 

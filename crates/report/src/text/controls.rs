@@ -35,6 +35,14 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Escapes a text that must stay on one line: also line feeds.
+pub fn escape_line(text: &str) -> Cow<'_, str> {
+    match escape(text) {
+        text if text.contains('\n') => Cow::Owned(text.replace('\n', "\\n")),
+        text => text,
+    }
+}
+
 fn push(out: &mut String, character: char) {
     if is_interpreted(character) {
         // All of them have four digits.
@@ -162,6 +170,7 @@ mod tests {
     fn characters_that_a_terminal_interprets_are_escaped() {
         assert_eq!(escape(HOSTILE), SHOWN);
         assert!(matches!(escape("plain é\t\n"), Cow::Borrowed(_)));
+        assert_eq!(escape_line("a\x07b\nc"), "a\\u0007b\\nc");
         for has_colours in [false, true] {
             assert_eq!(passed(&[HOSTILE.as_bytes()], has_colours), SHOWN);
         }

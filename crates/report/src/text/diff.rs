@@ -67,7 +67,7 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
     if n_noise > 0 {
         writeln!(
             out,
-            "{n_noise} stacks changed by no more than the sampling error (95 %) and are not listed"
+            "{n_noise} stacks changed by no more than the sampling error (95%) and are not listed"
         )?;
     }
     for (side, name) in sides {

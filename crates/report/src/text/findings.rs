@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 
 use super::stats::location;
-use crate::units::size;
+use crate::units::{percentage, size};
 
 /// The evidence of a finding, and the line of the program that called its location if no line is the user's own.
 pub fn evidence(finding: &Finding) -> Vec<String> {
@@ -22,10 +22,8 @@ pub fn sentence(sentence: &Sentence) -> String {
             SentenceValue::Blocks(count) => blocks(*count),
             SentenceValue::Count(count) => count.to_string(),
             SentenceValue::Process(name) => name.clone(),
-            SentenceValue::Percent(part, whole) if *whole > 0.0 => {
-                format!("{:.0} %", part * 100.0 / whole)
-            }
-            SentenceValue::Percent(..) => "0 %".to_owned(),
+            SentenceValue::Percent(part, whole) if *whole > 0.0 => percentage(part * 100.0 / whole),
+            SentenceValue::Percent(..) => "0%".to_owned(),
             SentenceValue::Nanoseconds(ns) => seconds(*ns),
             SentenceValue::Location(Some(at)) => {
                 format!("{} ({})", at.function, at.file_and_line())

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::model::{LineHeap, LineRow, LineTable};
 
-use super::controls::{Escaping, escape};
+use super::controls::{Escaping, escape_line};
 
 const MIB: f64 = 1_048_576.0;
 
@@ -103,7 +103,7 @@ pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::R
             .map(|column| (*column, column.title().to_owned())),
         "Line Contents",
     );
-    writeln!(out, "Filename: {}\n", table.file)?;
+    writeln!(out, "Filename: {}\n", escape_line(&table.file))?;
     writeln!(out, "{head}\n{:=<width$}", "", width = head.chars().count())?;
     for row in &table.rows {
         let cells = columns.iter().map(|&column| {
@@ -130,7 +130,7 @@ fn line(number: &str, cells: impl Iterator<Item = (Column, String)>, text: &str)
 pub fn one_line(table: &LineTable, precision: usize) -> String {
     let peak = table.most_bytes() as f64 / MIB;
     let line = format!("{} {} {peak:.precision$} MiB", table.file, table.function);
-    escape(&line).into_owned()
+    escape_line(&line).into_owned()
 }
 
 #[cfg(test)]

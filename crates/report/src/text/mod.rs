@@ -4,6 +4,7 @@ pub mod controls;
 pub mod diff;
 pub mod findings;
 pub mod heap;
+pub mod jobs;
 pub mod lines;
 pub mod live;
 pub mod mode;

@@ -1,5 +1,6 @@
 //! The recording mode as words.
 
+use heaptide_analysis::model::ModeInterval;
 use heaptide_capture::Mode;
 
 use crate::units::binary_size;
@@ -21,6 +22,26 @@ pub fn mode(mode: Mode) -> String {
     text
 }
 
+/// Intervals that are listed; of more, the first ones.
+const MAX_INTERVALS: usize = 8;
+
+/// The modes of a process by time, as one text.
+pub fn modes(intervals: &[ModeInterval]) -> String {
+    let mut text = String::new();
+    for (i, interval) in intervals.iter().take(MAX_INTERVALS).enumerate() {
+        if i > 0 {
+            let seconds = interval.from_ns as f64 / 1e9;
+            text.push_str(&format!("; from {seconds:.3} s on "));
+        }
+        text.push_str(&mode(interval.mode));
+    }
+    let n_more = intervals.len().saturating_sub(MAX_INTERVALS);
+    if n_more > 0 {
+        text.push_str(&format!("; and {n_more} more changes"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,6 +59,23 @@ mod tests {
         assert_eq!(
             mode(all),
             "sampled every 512 KiB, with Python objects, with native frames, bounded"
+        );
+    }
+
+    #[test]
+    fn changes_of_the_mode_are_stated_with_their_times() {
+        let sampled = Mode {
+            sample_bytes: 4096,
+            ..Mode::default()
+        };
+        let interval = |from_ns, mode| ModeInterval { from_ns, mode };
+        let changed = [
+            interval(0, Mode::default()),
+            interval(1_500_000_000, sampled),
+        ];
+        assert_eq!(
+            modes(&changed),
+            "exact; from 1.500 s on sampled every 4 KiB"
         );
     }
 }

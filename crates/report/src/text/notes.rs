@@ -1,9 +1,12 @@
 //! Notes about the reliability of the numbers.
 
-use heaptide_analysis::model::{Measure, PeakMoment, ProcessSummary, Quality, Stopped};
+use heaptide_analysis::model::{
+    Measure, ModeInterval, PeakMoment, ProcessSummary, Quality, Stopped,
+};
 use heaptide_capture::Lost;
 
 use super::findings::seconds;
+use super::mode::modes;
 use crate::units::{binary_size, percent, size};
 
 /// Notes that every report must print before its numbers: captures that lack the rest of the run.
@@ -14,7 +17,7 @@ pub fn incomplete(quality: &Quality) -> Vec<String> {
             process.stopped.as_ref()?,
             "from then until the process ended",
         );
-        Some(format!("process {}: {note}", process.name))
+        Some(format!("process {}: {note}", process.shown))
     });
     stopped.collect()
 }
@@ -48,8 +51,13 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
     if let Some(sampling) = &quality.sampling {
         let sum = |number| sum_of(quality, number);
         let share = |error: f64, of: u64| percent(error.round() as u64, of);
+        let is_mixed = quality
+            .processes
+            .iter()
+            .any(|process| process.modes.len() > 1);
+        let parts = if is_mixed { "partly " } else { "" };
         notes.push(format!(
-            "sampled every {} on average: total ± {:.1} %, peak ± {:.1} % (95 %)",
+            "{parts}sampled every {} on average: total ± {:.1}%, peak ± {:.1}% (95%)",
             binary_size(sampling.mean_bytes),
             share(
                 sampling.total_error_bytes,
@@ -61,24 +69,19 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
             ),
         ));
     }
-    let mut sessions: Vec<_> = quality
-        .processes
-        .iter()
-        .filter_map(|process| process.session)
-        .collect();
-    sessions.sort_unstable();
-    sessions.dedup();
-    if sessions.len() > 1 {
+    notes.extend(mode_changes(quality));
+    if quality.n_runs > 1 {
         notes.push(format!(
             "the captures are of {} different runs; the report shows their sum, `heaptide diff` compares two",
-            sessions.len()
+            quality.n_runs
         ));
     }
+    notes.extend(clock_difference(quality));
     for process in &quality.processes {
         if let Some(bytes) = process.attached_at_bytes {
             notes.push(format!(
                 "attached to process {} at a resident size of {}; earlier allocations are not in the capture",
-                process.name,
+                process.shown,
                 size(bytes)
             ));
         }
@@ -112,6 +115,56 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
     }
     notes
 }
+
+/// The largest difference between the clocks of hosts that the report combines, if it is known.
+fn clock_difference(quality: &Quality) -> Option<String> {
+    let hosts = &quality.hosts;
+    if hosts.len() < 2 {
+        return None;
+    }
+    let names = hosts.join(", ");
+    Some(match quality.clock_difference_ns {
+        Some(ns) => format!(
+            "processes of {} hosts ({names}) are aligned by their clocks, which differ by up to {}",
+            hosts.len(),
+            seconds(ns)
+        ),
+        None => format!(
+            "processes of {} hosts ({names}) are aligned by their clocks; the difference of the clocks is unknown",
+            hosts.len()
+        ),
+    })
+}
+
+/// How each process was recorded, if its mode changed.
+fn mode_changes(quality: &Quality) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    let changed = quality.processes.iter().filter(|it| it.modes.len() > 1);
+    for process in changed.clone().take(MAX_CHANGED) {
+        let mut note = format!(
+            "process {} was recorded {}",
+            process.name,
+            modes(&process.modes)
+        );
+        let turned_on = |pair: &[ModeInterval]| pair[1].mode.objects && !pair[0].mode.objects;
+        if process.modes.windows(2).any(turned_on) {
+            note.push_str(
+                "; Python objects from before they were recorded do not count since then",
+            );
+        }
+        notes.push(note);
+    }
+    let n_more = changed.count().saturating_sub(MAX_CHANGED);
+    if n_more > 0 {
+        notes.push(format!(
+            "the mode of {n_more} more processes changed; see --json"
+        ));
+    }
+    notes
+}
+
+/// Processes whose modes are listed.
+const MAX_CHANGED: usize = 4;
 
 /// The sum of a number over all processes.
 fn sum_of(quality: &Quality, number: fn(&ProcessSummary) -> u64) -> u64 {
@@ -208,7 +261,7 @@ pub fn asides(quality: &Quality) -> Vec<String> {
     let processes = quality.processes.iter();
     let not_ended =
         processes.filter(|process| !process.ended_in_order && process.stopped.is_none());
-    let not_ended: Vec<&str> = not_ended.map(|process| process.name.as_str()).collect();
+    let not_ended: Vec<&str> = not_ended.map(|process| process.shown.as_str()).collect();
     match not_ended.as_slice() {
         [] => {}
         [one] => notes.push(format!(

@@ -6,7 +6,9 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::RecordLine;
-use heaptide_capture::{Allocator, Frame, Header, ModuleText, Op, OpAction, Registry};
+use heaptide_capture::{
+    Allocator, Frame, Header, JobInfo, Jobs, ModuleText, Op, OpAction, Registry,
+};
 
 use crate::shell::command_line;
 use crate::units::hexadecimal;
@@ -57,6 +59,15 @@ pub fn record(out: &mut dyn Write, record: &RecordLine) -> io::Result<()> {
                 "MEMORY_RECORD time={} memory={bytes}",
                 Seconds(elapsed_ns)
             )
+        }
+        RecordLine::Job {
+            job,
+            jobs,
+            began_ns,
+            ended_ns,
+        } => describe_job(out, job, jobs, began_ns, ended_ns),
+        RecordLine::CurrentJob { stream, job } => {
+            writeln!(out, "CURRENT_JOB thread={stream} job={job}")
         }
         RecordLine::Switch { stream } => writeln!(out, "CONTEXT_SWITCH thread={stream}"),
         RecordLine::Pop { count } => writeln!(out, "FRAME_POP count={count}"),
@@ -196,6 +207,34 @@ fn modules(out: &mut dyn Write, id: u32, module: &ModuleText) -> io::Result<()> 
     Ok(())
 }
 
+fn describe_job(
+    out: &mut dyn Write,
+    job: &JobInfo,
+    jobs: &Jobs,
+    began_ns: u64,
+    ended_ns: Option<u64>,
+) -> io::Result<()> {
+    write!(
+        out,
+        "JOB job={} parent={} tid={} began={} ended={} outcome={} error={} name={}",
+        job.number,
+        job.parent,
+        job.thread,
+        Seconds(began_ns),
+        ended_ns.map_or("unknown".to_owned(), |ns| Seconds(ns).to_string()),
+        job.outcome.name(),
+        plain(&jobs.error(job)),
+        plain(&jobs.name(job))
+    )?;
+    if let Some(key) = jobs.key(job) {
+        write!(out, " key={}", plain(key))?;
+    }
+    for (label, value) in jobs.labels(job) {
+        write!(out, " {}={}", plain(&label), plain(&value))?;
+    }
+    writeln!(out)
+}
+
 fn operation(out: &mut dyn Write, elapsed_ns: u64, thread: u32, op: &Op) -> io::Result<()> {
     let time = Seconds(elapsed_ns);
     let Op { address, size, .. } = *op;
@@ -214,6 +253,7 @@ fn operation(out: &mut dyn Write, elapsed_ns: u64, thread: u32, op: &Op) -> io::
             "FREE_RANGE time={time} thread={thread} address={address:#x} size={size}"
         ),
         OpAction::Unfree => writeln!(out, "FREE_REFUSED time={time} thread={thread}"),
+        OpAction::JobEnd => writeln!(out, "JOB_END time={time} thread={thread} job={address}"),
     }
 }
 

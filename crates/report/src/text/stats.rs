@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{
-    Finding, Histogram, LifetimeClass, Location, Measure, Quality, Stats,
+    Finding, Histogram, JobGroup, LifetimeClass, Location, Measure, ProcessGroup, Quality, Stats,
 };
+use heaptide_tally::Amount;
 
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::{Style, notes};
@@ -37,26 +38,35 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
     let peak = notes::peak_heading(&stats.quality).map_or(String::new(), |it| format!(" ({it})"));
     page.heading("📈", &format!("Peak memory usage{peak}:"))?;
     page.line(&size(stats.peak_bytes))?;
-    page.heading("📊", "Histogram of allocation size:")?;
-    match &stats.histogram {
-        Some(histogram) => page.histogram(histogram)?,
-        None => page.line("<no data for histogram>")?,
+    match stats.leaked {
+        Some((bytes, count)) => {
+            page.heading("💧", "Leaked memory (alive at the end):")?;
+            page.line(&format!("{} in {}", size(bytes), blocks(count)))?;
+        }
+        None => {
+            page.heading("📊", "Histogram of allocation size:")?;
+            match &stats.histogram {
+                Some(histogram) => page.histogram(histogram)?,
+                None => page.line("<no data for histogram>")?,
+            }
+        }
     }
     page.heading("📂", "Allocator type distribution:")?;
     for (allocator, count) in &stats.allocators {
         page.line(&format!(" {}: {count}", allocator.name()))?;
     }
-    page.heading(
-        "🥇",
-        &format!("Top {n_largest} largest allocating locations (by size):"),
-    )?;
+    let (largest, allocating) = match stats.leaked {
+        Some(_) => ("leaking locations", "leaking modules"),
+        None => ("largest allocating locations", "allocating modules"),
+    };
+    page.heading("🥇", &format!("Top {n_largest} {largest} (by size):"))?;
     for sum in &stats.top_by_size {
         let at = location(sum.location.as_ref());
         page.line(&format!("- {at} -> {}", size(sum.bytes)))?;
     }
     page.heading(
         "🥇",
-        &format!("Top {n_largest} largest allocating locations (by number of allocations):"),
+        &format!("Top {n_largest} {largest} (by number of allocations):"),
     )?;
     for sum in &stats.top_by_count {
         let at = location(sum.location.as_ref());
@@ -69,7 +79,7 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
         if modules.is_empty() {
             continue;
         }
-        page.heading("🥇", &format!("Top {n_largest} allocating modules ({by}):"))?;
+        page.heading("🥇", &format!("Top {n_largest} {allocating} ({by}):"))?;
         for sum in modules {
             let bytes = size(sum.bytes);
             page.line(&format!(
@@ -78,16 +88,22 @@ pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style)
             ))?;
         }
     }
-    if !stats.lifetimes.is_empty() {
+    let lifetimes = match stats.leaked {
+        Some(_) => &[],
+        None => stats.lifetimes.as_slice(),
+    };
+    if !lifetimes.is_empty() {
         page.heading("⏳", "How long blocks lived:")?;
     }
-    for (lived, class) in lifetime_lines(&stats.lifetimes) {
+    for (lived, class) in lifetime_lines(lifetimes) {
         page.line(&format!(
             "- {lived}: {}, {}",
             blocks(class.count),
             size(class.bytes)
         ))?;
     }
+    page.jobs(&stats.jobs)?;
+    page.process_groups(&stats.process_groups)?;
     page.findings(&stats.findings)?;
     page.additions(stats)
 }
@@ -110,10 +126,19 @@ fn lifetime_lines(classes: &[LifetimeClass]) -> Vec<(String, LifetimeClass)> {
     lines
 }
 
-/// `function:file:line`, as in texts and in JSON.
+/// A size, with its error (95%) if it is an estimate.
+fn with_error(amount: Amount) -> String {
+    match amount.error_bytes() {
+        error if error >= 1.0 => format!("{} ± {}", size(amount.bytes), size(error as u64)),
+        _ => size(amount.bytes),
+    }
+}
+
+/// `function:file:line`, as in texts and in JSON; memory without a line of source has only a name.
 pub fn location(location: Option<&Location>) -> String {
     match location {
-        Some(at) => format!("{}:{}:{}", at.function, at.file, at.line),
+        Some(at) if at.is_python_arena() => at.function.to_string(),
+        Some(at) => format!("{}:{}", at.function, at.file_and_line()),
         None => "<stack trace unavailable>".to_owned(),
     }
 }
@@ -130,6 +155,53 @@ impl Page<'_> {
             writeln!(self.out)?;
         }
         writeln!(self.out, "{sign} {}", self.style.bold(label))
+    }
+
+    fn jobs(&mut self, jobs: &[JobGroup]) -> io::Result<()> {
+        if !jobs.is_empty() {
+            self.heading("🧰", "Jobs (largest peak first):")?;
+        }
+        for job in jobs {
+            let n_jobs = match job.n_jobs {
+                1 => "1 job".to_owned(),
+                n => format!("{n} jobs"),
+            };
+            let count = |n: u64, what: &str| match n {
+                0 => String::new(),
+                n => format!(", {n} {what}"),
+            };
+            self.line(&format!(
+                "- {} ({n_jobs}{}{}): peak {}, retained {}, allocated {}, retained now {}",
+                job.name,
+                count(job.n_failed, "failed"),
+                count(job.n_running, "running"),
+                with_error(job.peak),
+                with_error(job.retained),
+                with_error(job.allocated),
+                with_error(job.retained_now),
+            ))?;
+        }
+        Ok(())
+    }
+
+    fn process_groups(&mut self, groups: &[ProcessGroup]) -> io::Result<()> {
+        if !groups.is_empty() {
+            self.heading("🧩", "Groups of processes (largest peak first):")?;
+        }
+        for group in groups {
+            let n_processes = match group.n_processes {
+                1 => "1 process".to_owned(),
+                n => format!("{n} processes"),
+            };
+            self.line(&format!(
+                "- {} ({n_processes}): peak {}, allocated {}, live at the end {}",
+                group.name,
+                with_error(group.peak),
+                with_error(group.allocated),
+                with_error(group.live),
+            ))?;
+        }
+        Ok(())
     }
 
     fn incomplete(&mut self, quality: &Quality) -> io::Result<()> {
@@ -206,7 +278,7 @@ impl Page<'_> {
         }
         for (process, peak) in resident {
             let of = if processes.len() > 1 {
-                format!(" in process {}", process.name)
+                format!(" in process {}", process.shown)
             } else {
                 String::new()
             };
@@ -225,7 +297,7 @@ impl Page<'_> {
                 continue;
             };
             let of = if processes.len() > 1 {
-                format!(" of process {}", process.name)
+                format!(" of process {}", process.shown)
             } else {
                 String::new()
             };
@@ -241,7 +313,11 @@ impl Page<'_> {
                 ))?;
             }
         }
-        let mut notes = notes::footer(&stats.quality, Measure::Peak);
+        let measure = match stats.leaked {
+            Some(_) => Measure::Leaked,
+            None => Measure::Peak,
+        };
+        let mut notes = notes::footer(&stats.quality, measure);
         notes.extend(notes::remarks(&stats.quality));
         if !notes.is_empty() {
             self.heading("📝", "Notes:")?;

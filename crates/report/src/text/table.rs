@@ -238,9 +238,9 @@ mod tests {
                 rows: vec![Row {
                     cells: [
                         "load at /srv/job/etl/load.py",
-                        "10.000MB",
+                        "10.0 MB",
                         "100.00%",
-                        "5.000MB",
+                        "5.00 MB",
                     ]
                     .map(String::from)
                     .into(),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{NodeContent, Tree, TreeNode};
 
 use super::{Style, notes};
-use crate::units::{percent, size};
+use crate::units::{percent, percentage, size};
 
 pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
     for note in notes::incomplete(&tree.quality) {
@@ -36,7 +36,10 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
         _ if node.has_children => "📂",
         _ => "📄",
     };
-    let amount = style.share(share, &format!("{} ({share:.2} %)", size(node.bytes)));
+    let amount = style.share(
+        share,
+        &format!("{} ({})", size(node.bytes), percentage(share)),
+    );
     let what = match &node.content {
         NodeContent::Root => style.bold("<ROOT>"),
         NodeContent::NoFrames => style.bold("<stack trace unavailable>"),

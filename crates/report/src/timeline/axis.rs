@@ -1,5 +1,7 @@
 //! Round numbers for axes.
 
+use crate::units::{Layout, is_layout};
+
 /// An axis: its marks and their unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
@@ -15,12 +17,14 @@ pub struct Axis {
 impl Axis {
     /// Bytes from 0 to a little above `top`, with about `n_marks` marks.
     pub fn of_bytes(top: u64, n_marks: usize) -> Axis {
-        const MIB: f64 = 1_048_576.0;
         let top = (top as f64).max(1.0);
-        let (unit, scale) = if top >= 20.0 * 1024.0 * MIB {
-            ("GiB", 1024.0 * MIB)
-        } else {
-            ("MiB", MIB)
+        let (units, [large, small]) = match is_layout(Layout::Mprof) {
+            true => (["GiB", "MiB"], [1_073_741_824.0, 1_048_576.0]),
+            false => (["GB", "MB"], [1e9, 1e6]),
+        };
+        let (unit, scale) = match top >= 20.0 * large {
+            true => (units[0], large),
+            false => (units[1], small),
         };
         let mut axis = Axis::new(0.0, top * 1.04 / scale, n_marks, unit, scale);
         // Extends to the next mark if that is near, so that the chart ends in a grid line.
@@ -100,12 +104,9 @@ mod tests {
         assert_eq!(axis.label(2.5), "2.5");
         let axis = Axis::of_seconds(0.0, 0.73, 5);
         assert_eq!(axis.label(axis.marks[1]), "0.2");
-        let axis = Axis::of_bytes(300 << 20, 5);
-        assert_eq!(
-            (axis.unit, axis.label(axis.marks[1])),
-            ("MiB", "100".into())
-        );
-        assert_eq!(Axis::of_bytes(100 << 30, 4).unit, "GiB");
+        let axis = Axis::of_bytes(300_000_000, 5);
+        assert_eq!((axis.unit, axis.label(axis.marks[1])), ("MB", "100".into()));
+        assert_eq!(Axis::of_bytes(100 << 30, 4).unit, "GB");
         assert_eq!(Axis::of_seconds(0.0, 86_400.0, 6).unit, "h");
     }
 

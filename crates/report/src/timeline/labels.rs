@@ -2,11 +2,29 @@
 
 use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole};
 
-use crate::units::mib;
+use crate::text::findings::seconds;
+use crate::units::{Layout, chart_size, is_layout};
 
 /// A line of the legend.
 pub fn label(series: &Series) -> String {
-    let name = match &series.role {
+    let name = name(series);
+    match &series.trend {
+        // As in mprof: MiB per second with five decimals.
+        Some(trend) if is_layout(Layout::Mprof) => {
+            format!("{name} slope {:.5}", trend.bytes_per_s / 1_048_576.0)
+        }
+        Some(trend) => {
+            let sign = if trend.bytes_per_s < 0.0 { "-" } else { "+" };
+            let slope = chart_size(trend.bytes_per_s.abs().round() as u64);
+            format!("{name} slope {sign}{slope}/s")
+        }
+        None => name,
+    }
+}
+
+/// The name of a curve.
+pub fn name(series: &Series) -> String {
+    match &series.role {
         SeriesRole::Total { name, started } if started.is_empty() => name.clone(),
         SeriesRole::Total { name, started } => format!("{name}, start at {started}"),
         SeriesRole::Program { process, name } => format!("program {process} {name}"),
@@ -14,20 +32,15 @@ pub fn label(series: &Series) -> String {
         SeriesRole::Child { process, name } => format!("child {process} {name}"),
         SeriesRole::Sum { n_runs } => format!("sum of {n_runs}"),
         SeriesRole::Group => "control group".to_owned(),
-    };
-    match &series.trend {
-        // As in mprof: MiB per second with five decimals.
-        Some(trend) => format!("{name} slope {:.5}", trend.bytes_per_s / 1_048_576.0),
-        None => name,
     }
 }
 
 pub fn peak((at_s, bytes): (f64, u64)) -> String {
-    format!("peak {:.1} MiB at {}", mib(bytes), duration(at_s))
+    format!("peak {} at {}", chart_size(bytes), duration(at_s))
 }
 
 pub fn limit(bytes: u64) -> String {
-    format!("limit {:.1} MiB", mib(bytes))
+    format!("limit {}", chart_size(bytes))
 }
 
 pub fn call(bracket: &Bracket) -> String {
@@ -60,20 +73,18 @@ pub fn note(note: &ChartNote) -> String {
             limit,
             has_ended,
         } => {
-            let (limit, duration) = (mib(limit), duration(seconds));
+            let (limit, duration) = (chart_size(limit), duration(seconds));
             if has_ended {
                 format!(
-                    "at this rate the program would have reached the limit of {limit:.0} MiB {duration} later"
+                    "at this rate the program would have reached the limit of {limit} {duration} later"
                 )
             } else {
-                format!(
-                    "at this rate the program reaches the limit of {limit:.0} MiB in {duration}"
-                )
+                format!("at this rate the program reaches the limit of {limit} in {duration}")
             }
         }
         ChartNote::LimitFarAway { limit, peak } => format!(
-            "the limit of {:.0} MiB is {:.0} times the peak and is not drawn",
-            mib(limit),
+            "the limit of {} is {:.0} times the peak and is not drawn",
+            chart_size(limit),
             limit as f64 / peak.max(1) as f64
         ),
         ChartNote::NotDrawn { n_processes: 1 } => {
@@ -83,7 +94,17 @@ pub fn note(note: &ChartNote) -> String {
             format!("{n_processes} smaller processes have no curve, but are in the total")
         }
         ChartNote::NotAligned => "the runs do not overlap in time, so each begins at zero".into(),
-        ChartNote::SwapAtPeak { bytes } => format!("up to {:.1} MiB more were in swap", mib(bytes)),
+        ChartNote::SeveralHosts {
+            n_hosts,
+            clock_difference_ns: Some(ns),
+        } => format!(
+            "{n_hosts} hosts are aligned by their clocks, which differ by up to {}",
+            seconds(ns)
+        ),
+        ChartNote::SeveralHosts { n_hosts, .. } => format!(
+            "{n_hosts} hosts are aligned by their clocks; the difference of the clocks is unknown"
+        ),
+        ChartNote::SwapAtPeak { bytes } => format!("up to {} more were in swap", chart_size(bytes)),
     }
 }
 

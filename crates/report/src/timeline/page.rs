@@ -1,55 +1,104 @@
-//! A scene as a page: the SVG with a small script that shows values under the pointer. One file without network requests.
+//! A chart as a page: curves, calls and notes, drawn by the page itself. One file without network requests.
 
 use std::io::{self, Write};
 
-use heaptide_analysis::model::chart::Chart;
+use heaptide_analysis::model::chart::{Bracket, Chart, Series};
+use serde_json::{Value, json};
 
-use super::scene::scene;
-use super::{labels, svg};
-use crate::json::write_text;
-use crate::markup::fill;
-use crate::units::mib;
-
-const PAGE: &str = include_str!("page.html");
-const SCRIPT: &str = include_str!("page.js");
-/// The hash of the script. The page allows no other script. A test compares it with the hash that browsers compute.
-const SCRIPT_HASH: &str = "JIScHZp5u06xwaUYSFW1yw0gyIWoDpswCZIkZMOs8kc=";
+use super::labels;
+use crate::html::{PLOT, embed};
+use crate::json::number;
 
 pub fn page(out: &mut dyn Write, chart: &Chart) -> io::Result<()> {
-    let scene = scene(chart);
-    let mut data: Vec<u8> = Vec::new();
-    let (left, top, width, height) = scene.plot;
-    let longest = chart
-        .series
-        .iter()
-        .map(|series| series.points.len())
-        .max()
-        .unwrap_or(0);
-    let step = (chart.to_s - chart.from_s) / longest.max(1) as f64;
-    write!(
-        data,
-        "{{\"plot\":[{left},{top},{width},{height}],\"from\":{},\"to\":{},\"step\":{step},\"series\":[",
-        scene.x_range_s.0, scene.x_range_s.1
-    )?;
-    for (number, series) in chart.series.iter().enumerate() {
-        let comma = if number == 0 { "" } else { "," };
-        write!(data, "{comma}{{\"name\":")?;
-        write_text(&mut data, &labels::label(series))?;
-        write!(data, ",\"points\":[")?;
-        for (number, &(seconds, bytes)) in series.points.iter().enumerate() {
-            let comma = if number == 0 { "" } else { "," };
-            write!(data, "{comma}[{seconds:.4},{:.4}]", mib(bytes))?;
-        }
-        write!(data, "]}}")?;
+    embed(out, PLOT, &data(chart))
+}
+
+fn data(chart: &Chart) -> Value {
+    json!({
+        "head": {
+            "format": 1,
+            "title": chart.title.as_str(),
+            "measured": labels::backend(chart),
+            "from": number(chart.from_s),
+            "to": number(chart.to_s),
+            "peak": chart.peak.map(point),
+            "limit": chart.limit,
+            "notes": chart.notes.iter().map(labels::note).collect::<Value>(),
+        },
+        "series": chart.series.iter().map(series).collect::<Value>(),
+        "calls": chart.brackets.iter().map(call).collect::<Value>(),
+    })
+}
+
+fn series(series: &Series) -> Value {
+    let trend = series.trend.as_ref();
+    let end = |(seconds, bytes): (f64, f64)| json!([number(seconds), number(bytes)]);
+    json!({
+        "name": labels::name(series),
+        "seconds": series.points.iter().map(|point| number(point.0)).collect::<Value>(),
+        "bytes": series.points.iter().map(|point| point.1).collect::<Value>(),
+        "peak": series.peak.map(point),
+        "bytes_per_s": trend.map(|trend| number(trend.bytes_per_s)),
+        "trend": trend.map(|trend| json!([end(trend.from), end(trend.to)])),
+    })
+}
+
+fn call(bracket: &Bracket) -> Value {
+    json!({
+        "function": bracket.function.as_str(),
+        "number": bracket.number,
+        "begin": number(bracket.begin.0),
+        "end": number(bracket.end.0),
+        "level": bracket.level,
+    })
+}
+
+fn point((seconds, bytes): (f64, u64)) -> Value {
+    json!([number(seconds), bytes])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use heaptide_analysis::model::chart::{SeriesRole, Trend};
+
+    #[test]
+    fn page_has_curves_peaks_trends_and_calls_in_bytes() {
+        let chart = Chart {
+            title: "</script>job".into(),
+            to_s: 2.0,
+            series: vec![Series {
+                role: SeriesRole::Child {
+                    process: "4711".into(),
+                    name: "etl.py".into(),
+                },
+                points: vec![(0.0, 5), (1.5, 1 << 30)],
+                peak: Some((1.5, 1 << 30)),
+                trend: Some(Trend {
+                    bytes_per_s: 2.5,
+                    from: (0.0, 5.0),
+                    to: (1.5, 9.0),
+                }),
+            }],
+            brackets: vec![Bracket {
+                function: "load".into(),
+                number: 0,
+                begin: (0.5, 5),
+                end: (1.0, 6),
+                level: 1,
+            }],
+            peak: Some((1.5, 1 << 30)),
+            ..Chart::default()
+        };
+        let data = data(&chart);
+        assert_eq!(data["head"]["peak"], json!([1.5, 1 << 30]));
+        let series = &data["series"][0];
+        assert_eq!(series["name"], "child 4711 etl.py");
+        assert_eq!(series["bytes"], json!([5, 1 << 30]));
+        assert_eq!(series["bytes_per_s"], 2.5);
+        assert_eq!(data["calls"][0]["level"], 1);
+        let mut out = Vec::new();
+        page(&mut out, &chart).unwrap();
+        assert!(!String::from_utf8(out).unwrap().contains("</script>job"));
     }
-    write!(data, "]}}")?;
-    // A name must not close the element that contains it.
-    let data = String::from_utf8_lossy(&data).replace('<', "\\u003c");
-    let contents = [
-        ("HASH", SCRIPT_HASH),
-        ("PICTURE", &svg::render(&scene)),
-        ("DATA", &data),
-        ("SCRIPT", SCRIPT.trim_end()),
-    ];
-    fill(out, PAGE, &contents)
 }

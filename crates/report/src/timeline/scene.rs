@@ -5,7 +5,7 @@ use heaptide_analysis::model::chart::{Bracket, Chart};
 use super::axis::Axis;
 use super::labels;
 
-pub type Colour = u32;
+pub use crate::raster::Colour;
 
 const INK: Colour = 0x1f2937;
 const FAINT: Colour = 0x6b7280;
@@ -77,10 +77,6 @@ pub struct Scene {
     pub width: f64,
     pub height: f64,
     pub shapes: Vec<Shape>,
-    /// Left, top, width and height of the plot area.
-    pub plot: (f64, f64, f64, f64),
-    /// The seconds at its left and right side.
-    pub x_range_s: (f64, f64),
 }
 
 pub fn curve_colour(number: usize) -> Colour {
@@ -107,12 +103,9 @@ pub fn scene(chart: &Chart) -> Scene {
     }
     drawing.marks(chart);
     let height = drawing.legend(chart, bottom);
-    let x_axis = &drawing.x_axis;
     Scene {
         width: WIDTH,
         height,
-        plot: (LEFT, TOP, drawing.width, PLOT_HEIGHT),
-        x_range_s: (x_axis.from * x_axis.scale, x_axis.to * x_axis.scale),
         shapes: drawing.shapes,
     }
 }
@@ -274,23 +267,21 @@ impl Drawing {
 
     fn marks(&mut self, chart: &Chart) {
         let (right, bottom) = (LEFT + self.width, TOP + PLOT_HEIGHT);
+        let mut texts = Vec::new();
         if let Some(limit) = chart.limit {
             let y = self.y(limit as f64);
             self.line(vec![(LEFT, y), (right, y)], RED, 1.5, false);
-            self.text(right - 4.0, y - 5.0, labels::limit(limit), Anchor::End, RED);
+            texts.push(labels::limit(limit));
         }
         if let Some((seconds, bytes)) = chart.peak {
             let (x, y) = (self.x(seconds), self.y(bytes as f64));
             self.line(vec![(x, TOP), (x, bottom)], RED, 1.0, true);
             self.line(vec![(LEFT, y), (right, y)], RED, 1.0, true);
-            let text = labels::peak((seconds, bytes));
-            let half = text.chars().count() as f64 * LETTER + 10.0;
-            // Next to the cross, on the side with room, and below it: the limit may be above.
-            if x + half < right {
-                self.text(x + 6.0, y + 16.0, text, Anchor::Start, RED);
-            } else {
-                self.text(x - 6.0, y + 16.0, text, Anchor::End, RED);
-            }
+            texts.push(labels::peak((seconds, bytes)));
+        }
+        // Above the plot: within it, they would lie on curves.
+        if !texts.is_empty() {
+            self.text(right, 45.0, texts.join(", "), Anchor::End, RED);
         }
     }
 

@@ -367,13 +367,13 @@ mod tests {
     fn chart_has_its_curve_axes_peak_and_limit() {
         let text = drawn(&small(), Style::Plain);
         for part in [
-            "MiB",
+            "MB",
             "10.0 s",
             "◆",
             "╌",
             "sum of 2",
-            "peak 100.0 MiB at 10.0 s",
-            "limit 90.0 MiB",
+            "peak 105 MB at 10.0 s",
+            "limit 94.4 MB",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }

@@ -60,9 +60,13 @@ fn events<'a>(
     offset_ns: u64,
 ) -> impl Iterator<Item = Value> + 'a {
     let command = command_line(&summary.command);
-    let label = match summary.name == summary.pid.to_string() {
-        true => command,
-        false => format!("{}: {command}", summary.name),
+    // Viewers show the process ID themselves.
+    let label = match (
+        summary.name == summary.pid.to_string(),
+        summary.labels.is_empty(),
+    ) {
+        (true, true) => command,
+        _ => format!("{}: {command}", summary.shown),
     };
     let name = json!({
         "name": "process_name",

@@ -6,6 +6,7 @@
 mod chrome;
 mod collapsed;
 mod csv;
+pub mod events;
 mod formats;
 mod gprof2dot;
 mod lines;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::lines;
 use crate::json::findings::findings;
-use crate::json::{damage, identity, location, lost, peak_moment, sampling};
+use crate::json::{damage, identity, labels, location, lost, peak_moment, sampling, text_or_null};
 use crate::text::notes::{asides, remarks, warnings};
 use crate::units::{python_version, timestamp};
 
@@ -55,6 +55,10 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
         let parent = or_null(node.parent);
         write!(out, r#"{{"parent":{parent},"frame":{}}}"#, node.location)
     })?;
+    if !model.jobs.is_empty() {
+        out.write_all(b",\n\"jobs\":")?;
+        lines::value(out, &texts(&model.jobs))?;
+    }
     out.write_all(b",\n\"processes\":[")?;
     let processes = model.processes.iter().zip(&quality.processes);
     for (at, (process, summary)) in processes.enumerate() {
@@ -74,6 +78,9 @@ fn process(
         (",\"pid\":", summary.pid.into()),
         (",\"parent_pid\":", summary.parent_pid.into()),
         (",\"identity\":", identity(&summary.identity)),
+        (",\"title\":", summary.title.as_str().into()),
+        (",\"labels\":", labels(&summary.labels)),
+        (",\"run\":", text_or_null(&summary.run)),
         (",\"file\":", summary.path.display().to_string().into()),
         (",\n\"command\":", texts(&summary.command)),
         (",\n\"executable\":", process.executable.as_str().into()),
@@ -127,9 +134,13 @@ fn process(
     out.write_all(b",\n\"sites\":")?;
     // Written directly: there can be millions of sites.
     lines::array_with(out, process.sites.iter(), |out, site| {
+        let job = match site.job {
+            Some(job) => format!(r#""job":{job},"#),
+            None => String::new(),
+        };
         write!(
             out,
-            r#"{{"stack":{},"thread":{},"allocator":"{}","total":{},"peak":{},"leaked":{},"temporary":{},"block_time_ns":{}}}"#,
+            r#"{{"stack":{},"thread":{},{job}"allocator":"{}","total":{},"peak":{},"leaked":{},"temporary":{},"block_time_ns":{}}}"#,
             or_null(site.stack),
             site.thread,
             site.allocator.name(),

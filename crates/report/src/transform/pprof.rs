@@ -147,7 +147,7 @@ fn comments(model: &StackModel) -> Vec<String> {
     let mut comments = vec![format!("heaptide {}", env!("CARGO_PKG_VERSION"))];
     for process in &model.quality.processes {
         let command = command_line(&process.command);
-        comments.push(format!("process {}: {command}", process.name));
+        comments.push(format!("process {}: {command}", process.shown));
     }
     comments.extend(peak_heading(&model.quality));
     comments.extend(warnings(&model.quality));
@@ -219,7 +219,9 @@ fn sample(
     sample.numbers(2, values.into_iter());
     let (name, id) = labels.threads[site.thread];
     let allocator = (labels.allocator, texts.intern(site.allocator.name()));
-    let names = name.into_iter().chain(labels.process);
+    let job = site.job.and_then(|job| model.jobs.get(job as usize));
+    let job = job.map(|job| (texts.intern("job"), texts.intern(job)));
+    let names = name.into_iter().chain(labels.process).chain(job);
     for (key, value) in names.chain([id, labels.pid, allocator]) {
         sample.message(3, |label| {
             label.number(1, key);

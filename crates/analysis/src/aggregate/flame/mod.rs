@@ -1,21 +1,23 @@
 //! The call tree of the pages: all stacks of all processes as one tree, cut to the size of a page.
 
 mod cut;
+mod job_spans;
 
 use std::rc::Rc;
 
 use heaptide_tally::Lifetime;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::stacks;
 use super::timeline::timeline;
 use crate::load::Session;
 use crate::model::flame::{
     Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
-    FlameThread, Origin, Own,
+    FlameThread, Origin, Own, Owner,
 };
 use crate::model::{Finding, Location, PeakMoment, StackModel};
 use crate::symbols::{Modules, Sources, is_import_system};
+use crate::user_code::UserCode;
 use cut::WholeTree;
 
 /// Limits on the part of the tree in a page.
@@ -73,6 +75,7 @@ impl<'a> FlameTree<'a> {
                 let origin = origins.number(Origin {
                     thread: first + site.thread as u32,
                     allocator: site.allocator,
+                    job: site.job,
                 });
                 tree.add(site, origin);
             }
@@ -106,6 +109,8 @@ impl<'a> FlameTree<'a> {
         let findings = findings.collect();
         let mut texts = Interner::default();
         let locations = Locations::new(self.session, model, limits);
+        let mut jobs = model.jobs.clone();
+        let (job_spans, n_more_jobs) = job_spans::longest(self.session, model, &mut jobs);
         let mut flame = Flame {
             start_unix_ns: model.start_unix_ns,
             end_unix_ns: model.end_unix_ns,
@@ -113,12 +118,16 @@ impl<'a> FlameTree<'a> {
             peak_ns: peak_ns(model),
             processes: processes(model),
             threads: self.threads.clone(),
+            jobs,
+            job_spans,
+            n_more_jobs,
             timeline: timeline(
                 &model.processes,
                 model.start_unix_ns,
                 model.quality.peak_moment,
             ),
             locations: locations.describe(&cut.locations, &mut texts),
+            owners: owners(self.session, model, &cut.locations, &mut texts),
             texts: texts.values,
             nodes: cut.nodes,
             origins: self.origins.clone(),
@@ -255,6 +264,37 @@ impl<T: Clone + Eq + std::hash::Hash> Interner<T> {
             values.len() as u32 - 1
         })
     }
+}
+
+/// Who wrote the files and native libraries of these locations. The sides of a comparison may lie in different folders, so
+/// a file is the user's if it is so in any process.
+fn owners(
+    session: &Session,
+    model: &StackModel,
+    numbers: &[u32],
+    texts: &mut Interner<Rc<str>>,
+) -> Vec<(u32, Owner)> {
+    let processes = session.processes.iter();
+    let codes: Vec<UserCode> = processes.map(|it| UserCode::new(&it.header)).collect();
+    let mut known = FxHashSet::default();
+    let mut owners = Vec::new();
+    for &number in numbers {
+        let at = &model.locations[number as usize];
+        let text = texts.number(at.library.as_ref().unwrap_or(&at.file).clone());
+        let Some(first) = codes.first().filter(|_| known.insert(text)) else {
+            continue;
+        };
+        let is_user = codes[1..].iter().any(|code| code.contains(at));
+        owners.push((
+            text,
+            if is_user {
+                Owner::User
+            } else {
+                first.owner(at)
+            },
+        ));
+    }
+    owners
 }
 
 /// Describes locations: names, module, library and source text.

@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
                 }
             })
             .collect();
-        let whole = weights.iter().sum();
+        let whole = weights.iter().copied().fold(0, u64::saturating_add);
         let least = match new {
             Some(_) => MIN_NEW_BYTES,
             None => MIN_BYTES,
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
                 open.extend(&large);
             }
             let held = items.iter().map(|&child| self.retained[child as usize]);
-            let bytes = held.sum::<u64>() + self.weights[object as usize];
+            let bytes = held.fold(self.weights[object as usize], u64::saturating_add);
             if bytes >= self.least {
                 points.push(Accumulation {
                     point: Some(object),
@@ -237,7 +237,10 @@ impl<'a> Search<'a> {
     }
 
     fn sum(&self, items: &[u32]) -> u64 {
-        items.iter().map(|&item| self.retained[item as usize]).sum()
+        items
+            .iter()
+            .map(|&item| self.retained[item as usize])
+            .fold(0, u64::saturating_add)
     }
 
     fn are_alike(&self, objects: &[u32]) -> bool {
@@ -287,7 +290,7 @@ impl<'a> Search<'a> {
             }
             let sum = kinds.entry(self.heap.kinds.of(item)).or_default();
             sum.0 += 1;
-            sum.1 += retained;
+            sum.1 = sum.1.saturating_add(retained);
         }
         let piles = kinds.into_iter().map(|(kind, (count, bytes))| Pile {
             kind: self.heap.kinds.label(kind).to_owned(),

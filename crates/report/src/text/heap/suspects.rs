@@ -73,7 +73,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
             }
         }
     };
-    format!("{what}: {size}, {share} % of the data")
+    format!("{what}: {size}, {share}% of the data")
 }
 
 /// The holder of the objects, their kinds, and their allocation sites.
@@ -135,10 +135,14 @@ pub fn waste(
     more: More,
 ) -> io::Result<()> {
     let whole = heap.snapshot.total_bytes();
-    let sum: u64 = report.rows.iter().map(|row| row.bytes).sum();
+    let sum: u64 = report
+        .rows
+        .iter()
+        .map(|row| row.bytes)
+        .fold(0, u64::saturating_add);
     writeln!(
         out,
-        "{} of {} are wasted, {} %.",
+        "{} of {} are wasted, {}%.",
         units::size(sum),
         units::size(whole),
         percent(sum, whole)

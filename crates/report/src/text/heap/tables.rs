@@ -55,7 +55,7 @@ pub fn partition(
     )?;
     let last = last_row(first, n_rows, table.rows.len());
     let before = table.rows.iter().take(first).map(|row| row.bytes);
-    let mut cumulative: u64 = before.sum();
+    let mut cumulative: u64 = before.fold(0, u64::saturating_add);
     for (at, row) in table.rows.iter().enumerate().take(last).skip(first) {
         cumulative += row.bytes;
         let numbers = format!(
@@ -94,14 +94,14 @@ pub fn identity(
     let shown = kind.and_then(|_| table.rows.first());
     let title = match shown.map(|row| &row.label[of_kind..]) {
         None => heading(By::Identity),
-        Some(one) if !one.starts_with("0x") => "Value",
+        Some(one) if !one.starts_with("0x") => "Representation (limited)",
         Some(one) if one.contains('*') => "Address*Length",
         Some(_) => "Address",
     };
     writeln!(out, " Index     Size   %   Cumulative  %   {title}")?;
     let last = last_row(first, n_rows, table.rows.len());
     let before = table.rows.iter().take(first).map(|row| row.bytes);
-    let mut cumulative: u64 = before.sum();
+    let mut cumulative: u64 = before.fold(0, u64::saturating_add);
     for (at, row) in table.rows.iter().enumerate().take(last).skip(first) {
         cumulative += row.bytes;
         writeln!(

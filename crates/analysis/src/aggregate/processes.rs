@@ -1,0 +1,57 @@
+//! Processes in groups: by their host, or by the value of a label.
+
+use std::collections::BTreeMap;
+
+use crate::load::{Process, Session};
+use crate::model::ProcessGroup;
+
+/// What the processes of a group have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProcessGrouping {
+    Host,
+    /// The label with this key.
+    Label(String),
+}
+
+impl ProcessGrouping {
+    /// Parses `host`, or `label:role` for a label. `None` for any other text.
+    pub fn parse(text: &str) -> Option<ProcessGrouping> {
+        match text.split_once(':') {
+            None if text == "host" => Some(ProcessGrouping::Host),
+            Some(("label", key)) if !key.is_empty() => Some(ProcessGrouping::Label(key.to_owned())),
+            _ => None,
+        }
+    }
+
+    /// The name of a process's group; in angle brackets if it has none.
+    pub fn group_of(&self, process: &Process) -> String {
+        match self {
+            ProcessGrouping::Host if process.header.host.is_empty() => "<unknown host>".to_owned(),
+            ProcessGrouping::Host => process.header.host.clone(),
+            ProcessGrouping::Label(key) => {
+                let labels = process.header.labels();
+                let value = labels.into_iter().find(|(known, _)| known == key);
+                value.map_or_else(|| format!("<no {key}>"), |(_, value)| value)
+            }
+        }
+    }
+}
+
+/// Returns the sums of each group, the largest peak first.
+pub fn process_groups(session: &Session, grouping: &ProcessGrouping) -> Vec<ProcessGroup> {
+    let mut groups: BTreeMap<String, ProcessGroup> = BTreeMap::new();
+    for process in &session.processes {
+        let name = grouping.group_of(process);
+        let group = groups.entry(name).or_default();
+        group.n_processes += 1;
+        group.allocated += process.sums.total;
+        group.peak += process.sums.peak;
+        group.live += process.sums.live;
+    }
+    let groups = groups.into_iter();
+    let mut groups: Vec<ProcessGroup> = groups
+        .map(|(name, group)| ProcessGroup { name, ..group })
+        .collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.peak.bytes));
+    groups
+}

@@ -1,0 +1,64 @@
+//! Jobs of captures as runs: the other source of [`JobRuns`].
+
+use super::run::{JobRun, JobRuns, Outcome, RunNumbers};
+use crate::model::jobs::{JobSiteSum, JobSums};
+
+impl JobRuns {
+    /// Returns a job of a capture as a run, for [`JobRuns::join`].
+    pub fn run_of_capture(&mut self, job: JobSums) -> JobRun {
+        let process = self.process_number(&job.process.identity, "");
+        let described = &mut self.processes[process as usize];
+        if described.title.is_empty() {
+            described.title.clone_from(&job.process.title);
+        }
+        let ended = job.ended_unix_ns.unwrap_or(job.began_unix_ns);
+        described.last_seen = described.last_seen.max(ended as f64 / 1e9);
+        let is_sampled = job.is_sampled();
+        let seconds = job.seconds();
+        // What was freed after the job, such as its result, is no leak.
+        let left = job.ended_unix_ns.map(|_| job.retained_now.bytes as i64);
+        let sites = match job.live_sites.is_empty() {
+            true => &job.peak_sites,
+            false => &job.live_sites,
+        };
+        let sites = sites
+            .iter()
+            .map(|site| (self.sites.number(site_text(site)), site.bytes))
+            .collect();
+        let label = self.label.as_ref().and_then(|wanted| {
+            let mut labels = job.labels.iter().chain(&job.process.labels);
+            labels.find(|(key, _)| key == wanted)
+        });
+        let label = label.map(|(_, value)| self.label_values.number(value.clone()));
+        let capture = self.captures.number(job.process.path.display().to_string());
+        JobRun {
+            name: self.names.number(job.name),
+            process,
+            number: u64::from(job.number).into(),
+            key: job.key.map(String::into_boxed_str),
+            started: job.began_unix_ns as f64 / 1e9,
+            seconds: seconds.into(),
+            outcome: Outcome::of_name(job.outcome.name()).unwrap_or(Outcome::Running),
+            error: Some(job.error)
+                .filter(|error| !error.is_empty())
+                .map(|error| self.errors.number(error))
+                .into(),
+            label: label.into(),
+            capture: capture.into(),
+            numbers: RunNumbers {
+                peak_bytes: job.peak.bytes.into(),
+                retained_bytes: left.into(),
+                is_sampled,
+                sites,
+                ..RunNumbers::default()
+            },
+        }
+    }
+}
+
+fn site_text(site: &JobSiteSum) -> String {
+    match &site.location {
+        Some(at) => format!("{} at {}:{}", at.function, at.file, at.line),
+        None => "no Python frame".to_owned(),
+    }
+}

@@ -1,0 +1,23 @@
+//! Runs of jobs: what job records and captures say about each run, and one row per job name.
+//!
+//! In reading order: a [`JobRun`] is one run, whatever its source. [`RecordReader`] reads job records; a capture is another
+//! source, whose runs [`JobRuns::join`] adds to those that are known. [`trend`] decides whether a job
+//! leaks. [`table`] sums runs into rows, [`timeline`] into spans per process.
+
+mod from_captures;
+mod lines;
+mod maybe;
+mod read;
+mod run;
+pub mod table;
+pub mod timeline;
+pub mod trend;
+
+pub use maybe::{HasUnknown, Maybe};
+pub use read::{RecordNotes, RecordReader};
+pub use run::{JobProcess, JobRun, JobRuns, Outcome, RunIndex, RunNumbers};
+pub use table::{
+    Basis, Distribution, Grouping, JobRow, JobTable, PeakKind, RetainedPerRun, job_table,
+};
+pub use timeline::{Span, Worker, workers};
+pub use trend::{Trend, Verdict};

@@ -1,0 +1,293 @@
+//! One run of a job, and the set of all runs that a report covers.
+
+use heaptide_capture::identity::{self, Identity};
+use rustc_hash::FxHashMap;
+
+use super::maybe::Maybe;
+use crate::filter::shown_name;
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    Ok,
+    Failed,
+    Skipped,
+    Deferred,
+    Retried,
+    /// Its process died while it ran.
+    Killed,
+    Running,
+}
+
+impl Outcome {
+    pub const ALL: [Outcome; 7] = [
+        Outcome::Ok,
+        Outcome::Failed,
+        Outcome::Skipped,
+        Outcome::Deferred,
+        Outcome::Retried,
+        Outcome::Killed,
+        Outcome::Running,
+    ];
+
+    /// The name in records and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Ok => "ok",
+            Outcome::Failed => "failed",
+            Outcome::Skipped => "skipped",
+            Outcome::Deferred => "deferred",
+            Outcome::Retried => "retried",
+            Outcome::Killed => "killed",
+            Outcome::Running => "running",
+        }
+    }
+
+    pub fn of_name(name: &str) -> Option<Outcome> {
+        Outcome::ALL
+            .into_iter()
+            .find(|outcome| outcome.name() == name)
+    }
+}
+
+/// What is known about the memory of a run. A source leaves out what it does not know.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunNumbers {
+    /// Resident size of the process.
+    pub resident_before: Maybe<u64>,
+    pub resident_after: Maybe<u64>,
+    pub resident_peak: Maybe<u64>,
+    /// Blocks of the job itself.
+    pub peak_bytes: Maybe<u64>,
+    /// Bytes that the job allocated and left, minus bytes of earlier jobs that it freed.
+    pub retained_bytes: Maybe<i64>,
+    /// Live bytes of this run and of earlier runs of its name in its process, at its end. Unlike the sum of `retained_bytes`,
+    /// it lacks what was freed after a run, such as its result.
+    pub name_bytes: Maybe<u64>,
+    /// Allocation sites of what it left (or, if it left nothing, of its peak) and their bytes: indices of
+    /// [`JobRuns::sites`].
+    pub sites: Box<[(u32, u64)]>,
+    /// Whether the numbers of the job's blocks are estimates.
+    pub is_sampled: bool,
+}
+
+/// One run. There may be very many, so texts are stored once, in [`JobRuns`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRun {
+    /// Index of [`JobRuns::names`].
+    pub name: u32,
+    /// Index of [`JobRuns::processes`].
+    pub process: u32,
+    /// Number of the job in its process, which captures also have; unknown if it has none.
+    pub number: Maybe<u64>,
+    pub key: Option<Box<str>>,
+    /// Seconds since 1970.
+    pub started: f64,
+    /// Unknown if the end is.
+    pub seconds: Maybe<f64>,
+    /// Index of [`JobRuns::errors`].
+    pub error: Maybe<u32>,
+    /// Index of [`JobRuns::label_values`]: the value of the label by which the report groups.
+    pub label: Maybe<u32>,
+    /// Index of [`JobRuns::captures`]: the file that recorded the run.
+    pub capture: Maybe<u32>,
+    pub outcome: Outcome,
+    pub numbers: RunNumbers,
+}
+
+/// A process that ran jobs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobProcess {
+    pub identity: Identity,
+    /// Name of its run; empty if unknown.
+    pub run: String,
+    /// What a reader recognises it by: its role or program. Empty if unknown.
+    pub title: String,
+    /// Time of its latest record, in seconds since 1970.
+    pub last_seen: f64,
+}
+
+/// Texts without repetition, and their numbers.
+#[derive(Clone, Debug, Default)]
+pub struct Texts<T> {
+    pub all: Vec<T>,
+    numbers: FxHashMap<T, u32>,
+}
+
+impl<T: Clone + Eq + std::hash::Hash> Texts<T> {
+    pub fn number(&mut self, text: T) -> u32 {
+        if let Some(&number) = self.numbers.get(&text) {
+            return number;
+        }
+        let number = self.all.len() as u32;
+        self.all.push(text.clone());
+        self.numbers.insert(text, number);
+        number
+    }
+}
+
+/// All runs that a report covers, from any number of sources.
+#[derive(Clone, Debug, Default)]
+pub struct JobRuns {
+    pub runs: Vec<JobRun>,
+    pub processes: Vec<JobProcess>,
+    pub names: Texts<String>,
+    pub errors: Texts<String>,
+    /// The key of the label by which the report groups; other labels are not stored.
+    pub label: Option<String>,
+    pub label_values: Texts<String>,
+    pub captures: Texts<String>,
+    /// `function at file:line`.
+    pub sites: Texts<String>,
+}
+
+/// The runs of a [`JobRuns`] by process and number.
+pub struct RunIndex {
+    by_number: Vec<u32>,
+}
+
+/// Two sources may differ by this many seconds in the start of the same run.
+const SAME_START_SECONDS: f64 = 0.5;
+
+impl JobRuns {
+    pub fn name(&self, run: &JobRun) -> &str {
+        &self.names.all[run.name as usize]
+    }
+
+    pub fn process(&self, run: &JobRun) -> &JobProcess {
+        &self.processes[run.process as usize]
+    }
+
+    /// Returns the index of a process, which is added if it is new.
+    pub fn process_number(&mut self, identity: &Identity, run: &str) -> u32 {
+        let known = self
+            .processes
+            .iter()
+            .position(|process| process.identity.is_same(identity));
+        let at = known.unwrap_or_else(|| {
+            self.processes.push(JobProcess {
+                identity: identity.clone(),
+                run: run.to_owned(),
+                title: String::new(),
+                last_seen: 0.0,
+            });
+            self.processes.len() - 1
+        });
+        if self.processes[at].run.is_empty() {
+            run.clone_into(&mut self.processes[at].run);
+        }
+        at as u32
+    }
+
+    /// Returns what finds the runs so far, for [`JobRuns::join`].
+    pub fn index(&self) -> RunIndex {
+        let numbered = self.runs.iter().enumerate();
+        let numbered = numbered.filter(|(_, run)| run.number.is_known());
+        let mut by_number: Vec<u32> = numbered.map(|(at, _)| at as u32).collect();
+        by_number.sort_unstable_by_key(|&at| self.runs[at as usize].process_and_number());
+        RunIndex { by_number }
+    }
+
+    /// Adds the run of another source. If it is among those of the index, what was unknown about it is filled in. Two runs are
+    /// the same if process and number are equal and both began at the same time: a process that executes another program
+    /// counts from 1 again.
+    pub fn join(&mut self, known: &RunIndex, other: JobRun) {
+        let (all, runs) = (&known.by_number, &mut self.runs);
+        let wanted = other.process_and_number();
+        let key = |at: u32| runs[at as usize].process_and_number();
+        let candidates = all[all.partition_point(|&at| key(at) < wanted)..].iter();
+        let same = candidates
+            .take_while(|&&at| other.number.is_known() && key(at) == wanted)
+            .find(|&&at| (runs[at as usize].started - other.started).abs() < SAME_START_SECONDS);
+        match same {
+            Some(&at) => runs[at as usize].fill_in(other),
+            None => runs.push(other),
+        }
+    }
+
+    /// The name of each process with what a reader recognises it by, and its host if there are several.
+    pub fn worker_names(&self) -> Vec<String> {
+        let processes = self.processes.iter();
+        let identities: Vec<Identity> = processes.map(|one| one.identity.clone()).collect();
+        let has_hosts = identities.windows(2).any(|two| two[0].host != two[1].host);
+        let names = identity::names(&identities).into_iter();
+        let described = names.zip(&self.processes);
+        described
+            .map(|(name, process)| {
+                let host = Some(process.identity.host.as_str());
+                shown_name(name, &process.title, host.filter(|_| has_hosts))
+            })
+            .collect()
+    }
+
+    /// Drops all runs whose name does not pass.
+    pub fn retain_names(&mut self, passes: impl Fn(&str) -> bool) {
+        let passing: Vec<bool> = self.names.all.iter().map(|name| passes(name)).collect();
+        self.runs.retain(|run| passing[run.name as usize]);
+    }
+}
+
+impl JobRun {
+    fn process_and_number(&self) -> (u32, Option<u64>) {
+        (self.process, self.number.get())
+    }
+
+    /// Takes over from another description of the same run what this one lacks.
+    pub fn fill_in(&mut self, other: JobRun) {
+        if self.outcome == Outcome::Running {
+            self.outcome = other.outcome;
+        }
+        if self.key.is_none() {
+            self.key = other.key;
+        }
+        self.seconds = self.seconds.or(other.seconds);
+        self.error = self.error.or(other.error);
+        self.label = self.label.or(other.label);
+        self.capture = self.capture.or(other.capture);
+        self.numbers.fill_in(other.numbers);
+    }
+
+    /// The growth of its process while it ran.
+    pub fn resident_growth(&self) -> Option<i64> {
+        let numbers = &self.numbers;
+        let (before, after) = (
+            numbers.resident_before.get()?,
+            numbers.resident_after.get()?,
+        );
+        Some(after as i64 - before as i64)
+    }
+
+    /// The highest known resident size of its process while it ran.
+    pub fn resident_high(&self) -> Option<u64> {
+        let numbers = &self.numbers;
+        let measured = [
+            numbers.resident_peak,
+            numbers.resident_after,
+            numbers.resident_before,
+        ];
+        let measured = measured.into_iter().filter_map(Maybe::get).max()?;
+        // Without samples of the resident size the job's own peak is a lower bound of what came on top.
+        let estimated = match (numbers.resident_peak.get(), numbers.resident_before.get()) {
+            (None, Some(before)) => before.saturating_add(numbers.peak_bytes.get().unwrap_or(0)),
+            _ => 0,
+        };
+        Some(measured.max(estimated))
+    }
+}
+
+impl RunNumbers {
+    fn fill_in(&mut self, other: RunNumbers) {
+        self.resident_before = self.resident_before.or(other.resident_before);
+        self.resident_after = self.resident_after.or(other.resident_after);
+        self.resident_peak = self.resident_peak.or(other.resident_peak);
+        if !self.peak_bytes.is_known() && !self.retained_bytes.is_known() {
+            self.is_sampled = other.is_sampled;
+            self.peak_bytes = other.peak_bytes;
+            self.retained_bytes = other.retained_bytes;
+        }
+        self.name_bytes = self.name_bytes.or(other.name_bytes);
+        if self.sites.is_empty() {
+            self.sites = other.sites;
+        }
+    }
+}

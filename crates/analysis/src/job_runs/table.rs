@@ -1,0 +1,470 @@
+//! One row per job name (or per job and worker, host or label): counts, durations, peaks, growth, and a memory limit.
+//!
+//! Quantiles are observed values: the p-th is the smallest that at least p of the values do not exceed.
+
+use std::cmp::Ordering;
+
+use rustc_hash::FxHashMap;
+
+use super::maybe::Maybe;
+use super::run::{JobRun, JobRuns, Outcome};
+use super::trend::{Trend, Verdict, trend};
+
+/// What a row represents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// All runs of a name.
+    #[default]
+    Name,
+    /// The runs of a name in one process.
+    Worker,
+    /// The runs of a name on one host.
+    Host,
+    /// The runs of a name with the same value of [`JobRuns::label`].
+    Label,
+}
+
+/// The source of the numbers about what runs left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Basis {
+    /// The job's own blocks, all of them.
+    Blocks,
+    /// The job's own blocks, estimated from a sample.
+    SampledBlocks,
+    /// The growth of the process while the job ran. Other work of the process is part of it.
+    Resident,
+}
+
+impl Basis {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Basis::Blocks => "blocks",
+            Basis::SampledBlocks => "sampled blocks",
+            Basis::Resident => "resident size",
+        }
+    }
+
+    /// Growth below this many bytes, over half of the runs of a process, is no leak. The resident size also moves by pieces
+    /// that the allocator takes and keeps.
+    fn min_growth(self) -> f64 {
+        match self {
+            Basis::Blocks => 64.0,
+            Basis::SampledBlocks | Basis::Resident => 131_072.0,
+        }
+    }
+}
+
+/// What a peak is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeakKind {
+    /// The most that the job's own blocks took at once.
+    Job,
+    /// The highest known resident size of the process while the job ran.
+    Resident,
+}
+
+impl PeakKind {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            PeakKind::Job => "job",
+            PeakKind::Resident => "resident size",
+        }
+    }
+}
+
+/// Quantiles of the runs that have a value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantiles<T> {
+    pub n_runs: u64,
+    pub p50: T,
+    pub p95: T,
+    pub max: T,
+}
+
+impl<T: Copy> Quantiles<T> {
+    fn of(sorted: &[T]) -> Option<Quantiles<T>> {
+        let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
+        let max = *sorted.last()?;
+        Some(Quantiles {
+            n_runs: sorted.len() as u64,
+            p50: rank(50),
+            p95: rank(95),
+            max,
+        })
+    }
+}
+
+/// Number of runs by value, in bins of equal width. The last bin includes its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distribution {
+    pub from: f64,
+    pub to: f64,
+    pub counts: Vec<u64>,
+}
+
+const MAX_BINS: usize = 24;
+
+impl Distribution {
+    fn of<T: Copy>(sorted: &[T], as_number: impl Fn(T) -> f64) -> Option<Distribution> {
+        let (from, to) = (as_number(*sorted.first()?), as_number(*sorted.last()?));
+        let n_bins = if from < to { MAX_BINS } else { 1 };
+        let mut counts = vec![0; n_bins];
+        for &value in sorted {
+            let share = if from < to {
+                (as_number(value) - from) / (to - from)
+            } else {
+                0.0
+            };
+            counts[((share * n_bins as f64) as usize).min(n_bins - 1)] += 1;
+        }
+        Some(Distribution { from, to, counts })
+    }
+}
+
+/// What a run leaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetainedPerRun {
+    pub basis: Basis,
+    /// Runs with a measurement.
+    pub n_runs: u64,
+    /// The slope of the trend, or, if there are too few runs for one, the median.
+    pub bytes: i64,
+    pub trend: Option<Trend>,
+}
+
+/// The runs of one job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JobRow {
+    pub name: String,
+    /// With [`Grouping::Worker`]: index of [`JobRuns::processes`].
+    pub process: Option<u32>,
+    /// With [`Grouping::Host`].
+    pub host: Option<String>,
+    /// With [`Grouping::Label`]; `None` if the runs do not have the label.
+    pub label: Option<String>,
+    pub n_runs: u64,
+    /// In the order of [`Outcome::ALL`]; their sum is `n_runs`.
+    pub outcomes: [u64; Outcome::ALL.len()],
+    pub n_processes: u64,
+    pub n_hosts: u64,
+    pub seconds: Option<Quantiles<f64>>,
+    pub peak_kind: PeakKind,
+    pub peak: Option<Quantiles<u64>>,
+    pub peak_distribution: Option<Distribution>,
+    pub seconds_distribution: Option<Distribution>,
+    pub retained: Option<RetainedPerRun>,
+    /// The site to which most of the left (else of the peak) bytes of all runs belong, and these bytes.
+    pub site: Option<(String, u64)>,
+    /// The most frequent error.
+    pub error: Option<String>,
+    /// The highest resident size plus a fifth, as a multiple of 16 MiB. `None` if no resident size is known.
+    pub suggested_limit_bytes: Option<u64>,
+    /// Start of the first and of the last run, in seconds since 1970.
+    pub first_started: f64,
+    pub last_started: f64,
+}
+
+impl JobRow {
+    pub fn n(&self, outcome: Outcome) -> u64 {
+        let at = Outcome::ALL.iter().position(|&one| one == outcome);
+        at.map_or(0, |at| self.outcomes[at])
+    }
+
+    pub fn verdict(&self) -> Verdict {
+        let trend = self.retained.and_then(|retained| retained.trend);
+        trend.map_or(Verdict::Unknown, |trend| trend.verdict)
+    }
+}
+
+/// The rows, largest peak first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct JobTable {
+    pub rows: Vec<JobRow>,
+    /// For each run its row.
+    pub row_of_run: Vec<u32>,
+    pub n_runs: u64,
+    pub n_processes: u64,
+    pub n_hosts: u64,
+}
+
+const LIMIT_STEP: u64 = 16 << 20;
+
+pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
+    let mut keys: Vec<(u32, u32, &str)> = Vec::new();
+    let mut numbers: FxHashMap<(u32, u32, &str), u32> = FxHashMap::default();
+    let group_of: Vec<u32> = runs
+        .runs
+        .iter()
+        .map(|run| {
+            let host = runs.process(run).identity.host.as_str();
+            let key = match grouping {
+                Grouping::Name => (run.name, 0, ""),
+                Grouping::Worker => (run.name, run.process, ""),
+                Grouping::Host => (run.name, 0, host),
+                Grouping::Label => (run.name, run.label.get().map_or(0, |label| label + 1), ""),
+            };
+            *numbers.entry(key).or_insert_with(|| {
+                keys.push(key);
+                keys.len() as u32 - 1
+            })
+        })
+        .collect();
+    let mut order: Vec<u32> = (0..runs.runs.len() as u32).collect();
+    let (n_processes, n_hosts) = workers_of(runs, &order);
+    order.sort_unstable_by(|&a, &b| {
+        let by_group = group_of[a as usize].cmp(&group_of[b as usize]);
+        by_group.then_with(|| in_time(runs, a, b))
+    });
+    let left_resident = left_resident(runs);
+    let members = order.chunk_by(|&a, &b| group_of[a as usize] == group_of[b as usize]);
+    let mut rows: Vec<(JobRow, u32)> = members
+        .map(|members| {
+            let number = group_of[members[0] as usize];
+            let (name, process, host) = keys[number as usize];
+            let label = runs.runs[members[0] as usize].label.get();
+            let label = label.filter(|_| grouping == Grouping::Label);
+            let group = Group {
+                runs,
+                members,
+                left_resident: &left_resident,
+            };
+            let row = JobRow {
+                process: (grouping == Grouping::Worker).then_some(process),
+                host: (grouping == Grouping::Host).then(|| host.to_owned()),
+                label: label.map(|label| runs.label_values.all[label as usize].clone()),
+                ..group.row(&runs.names.all[name as usize])
+            };
+            (row, number)
+        })
+        .collect();
+    rows.sort_by(|(a, _), (b, _)| {
+        let peak = |row: &JobRow| row.peak.map_or(0, |peak| peak.max);
+        let rest = |row: &JobRow| {
+            let group = (row.host.clone(), row.label.clone(), row.process);
+            (row.name.clone(), group)
+        };
+        peak(b).cmp(&peak(a)).then_with(|| rest(a).cmp(&rest(b)))
+    });
+    let mut row_of_group = vec![0; rows.len()];
+    for (number, &(_, group)) in rows.iter().enumerate() {
+        row_of_group[group as usize] = number as u32;
+    }
+    let row_of_run = group_of.into_iter();
+    JobTable {
+        row_of_run: row_of_run
+            .map(|group| row_of_group[group as usize])
+            .collect(),
+        rows: rows.into_iter().map(|(row, _)| row).collect(),
+        n_runs: runs.runs.len() as u64,
+        n_processes,
+        n_hosts,
+    }
+}
+
+/// The order of two runs by their start.
+fn in_time(runs: &JobRuns, a: u32, b: u32) -> Ordering {
+    let started = |at: u32| runs.runs[at as usize].started;
+    started(a).total_cmp(&started(b)).then(a.cmp(&b))
+}
+
+/// The runs of a row.
+struct Group<'a> {
+    runs: &'a JobRuns,
+    /// Indices of [`JobRuns::runs`], in the order of time.
+    members: &'a [u32],
+    /// The resident bytes that each run left, by its index.
+    left_resident: &'a [Maybe<i64>],
+}
+
+impl Group<'_> {
+    fn iter(&self) -> impl Iterator<Item = &JobRun> {
+        self.members.iter().map(|&at| &self.runs.runs[at as usize])
+    }
+
+    fn row(&self, name: &str) -> JobRow {
+        let mut seconds: Vec<f64> = self.iter().filter_map(|run| run.seconds.get()).collect();
+        seconds.sort_unstable_by(f64::total_cmp);
+        let (peak_kind, peaks) = self.peaks();
+        let (n_processes, n_hosts) = workers_of(self.runs, self.members);
+        let high = self.iter().filter_map(JobRun::resident_high).max();
+        JobRow {
+            name: name.to_owned(),
+            process: None,
+            host: None,
+            label: None,
+            n_runs: self.members.len() as u64,
+            outcomes: Outcome::ALL
+                .map(|outcome| self.iter().filter(|run| run.outcome == outcome).count() as u64),
+            n_processes,
+            n_hosts,
+            peak_kind,
+            peak: Quantiles::of(&peaks),
+            peak_distribution: Distribution::of(&peaks, |peak| peak as f64),
+            seconds_distribution: Distribution::of(&seconds, |seconds| seconds),
+            seconds: Quantiles::of(&seconds),
+            retained: self.retained(),
+            site: self.largest_site(),
+            error: self.most_frequent_error(),
+            suggested_limit_bytes: high.map(limit_for),
+            first_started: self.iter().next().map_or(0.0, |run| run.started),
+            last_started: self.iter().last().map_or(0.0, |run| run.started),
+        }
+    }
+
+    /// Returns the peaks, the smallest first. All are of one kind: the job's own if any run has it.
+    fn peaks(&self) -> (PeakKind, Vec<u64>) {
+        let own = self.iter().filter_map(|run| run.numbers.peak_bytes.get());
+        let own: Vec<u64> = own.collect();
+        let (kind, mut values) = if own.is_empty() {
+            // The peak of a killed run is unknown, even if its resident size at the start is known.
+            let ended = self.iter().filter(|run| {
+                let numbers = &run.numbers;
+                numbers.resident_after.is_known() || numbers.resident_peak.is_known()
+            });
+            let resident = ended.filter_map(JobRun::resident_high);
+            (PeakKind::Resident, resident.collect())
+        } else {
+            (PeakKind::Job, own)
+        };
+        values.sort_unstable();
+        (kind, values)
+    }
+
+    /// All numbers are of one basis: the one that more runs have.
+    fn retained(&self) -> Option<RetainedPerRun> {
+        let blocks = |run: &JobRun| run.numbers.retained_bytes.get();
+        let n_blocks = self.iter().filter(|run| blocks(run).is_some()).count();
+        let grown = self.iter().filter(|run| run.resident_growth().is_some());
+        let grown = grown.count();
+        let is_sampled = self
+            .iter()
+            .any(|run| blocks(run).is_some() && run.numbers.is_sampled);
+        let basis = match (n_blocks > 0 && n_blocks * 2 >= grown, is_sampled) {
+            (true, false) => Basis::Blocks,
+            (true, true) => Basis::SampledBlocks,
+            (false, _) => Basis::Resident,
+        };
+        let mut all: Vec<i64> = Vec::new();
+        let mut by_process: FxHashMap<u32, Vec<i64>> = FxHashMap::default();
+        let mut levels: FxHashMap<u32, u64> = FxHashMap::default();
+        for (run, &at) in self.iter().zip(self.members) {
+            let left = match basis {
+                Basis::Resident => self.left_resident[at as usize].get(),
+                _ => blocks(run).map(|bytes| match run.numbers.name_bytes.get() {
+                    // What earlier runs lost meanwhile, such as their results, counts against what this one left.
+                    Some(level) => {
+                        let before = levels.insert(run.process, level);
+                        level as i64 - before.unwrap_or(0) as i64
+                    }
+                    None => bytes,
+                }),
+            };
+            if let Some(bytes) = left {
+                all.push(bytes);
+                by_process.entry(run.process).or_default().push(bytes);
+            }
+        }
+        all.sort_unstable();
+        let median = Quantiles::of(&all)?.p50;
+        // In a fixed order, so that sums are the same every time.
+        let mut processes: Vec<(u32, Vec<i64>)> = by_process.into_iter().collect();
+        processes.sort_unstable_by_key(|(process, _)| *process);
+        let processes: Vec<Vec<i64>> = processes.into_iter().map(|(_, left)| left).collect();
+        let trend = trend(&processes, basis.min_growth());
+        Some(RetainedPerRun {
+            basis,
+            n_runs: all.len() as u64,
+            bytes: trend.map_or(median, |trend| trend.slope.round() as i64),
+            trend,
+        })
+    }
+
+    fn largest_site(&self) -> Option<(String, u64)> {
+        let mut bytes: FxHashMap<u32, u64> = FxHashMap::default();
+        for &(site, n) in self.iter().flat_map(|run| &run.numbers.sites) {
+            let sum = bytes.entry(site).or_default();
+            *sum = sum.saturating_add(n);
+        }
+        let (site, bytes) = largest(bytes, &self.runs.sites.all)?;
+        Some((self.runs.sites.all[site as usize].clone(), bytes))
+    }
+
+    fn most_frequent_error(&self) -> Option<String> {
+        let mut counts: FxHashMap<u32, u64> = FxHashMap::default();
+        for error in self.iter().filter_map(|run| run.error.get()) {
+            *counts.entry(error).or_default() += 1;
+        }
+        let (error, _) = largest(counts, &self.runs.errors.all)?;
+        Some(self.runs.errors.all[error as usize].clone())
+    }
+}
+
+/// Returns the largest number and the index of its text; of equal numbers, that of the first text in the alphabet.
+fn largest(numbers: FxHashMap<u32, u64>, texts: &[String]) -> Option<(u32, u64)> {
+    let text = |at: u32| texts[at as usize].as_str();
+    let numbers = numbers.into_iter();
+    numbers.max_by(|a, b| a.1.cmp(&b.1).then_with(|| text(b.0).cmp(text(a.0))))
+}
+
+/// The memory limit of a process that must survive with this resident size.
+fn limit_for(resident: u64) -> u64 {
+    (resident + resident / 5).next_multiple_of(LIMIT_STEP)
+}
+
+/// Returns the number of processes and hosts of some runs.
+fn workers_of(runs: &JobRuns, members: &[u32]) -> (u64, u64) {
+    let mut is_member = vec![false; runs.processes.len()];
+    for &at in members {
+        is_member[runs.runs[at as usize].process as usize] = true;
+    }
+    let processes = runs.processes.iter().zip(is_member);
+    let processes = processes.filter(|(_, is_member)| *is_member);
+    let mut hosts: Vec<&str> = processes
+        .map(|(process, _)| process.identity.host.as_str())
+        .collect();
+    let n_processes = hosts.len() as u64;
+    hosts.sort_unstable();
+    hosts.dedup();
+    (n_processes, hosts.len() as u64)
+}
+
+/// Returns, for each run, by how much it changed the resident size of its process.
+///
+/// What is freed between the end of a run and the next run, such as its result, counts against it. Growth in between only
+/// counts if both runs have the same name; otherwise it may belong to other work.
+fn left_resident(runs: &JobRuns) -> Vec<Maybe<i64>> {
+    let growth = runs.runs.iter().map(|run| run.resident_growth().into());
+    let mut left: Vec<Maybe<i64>> = growth.collect();
+    let mut order: Vec<u32> = (0..runs.runs.len() as u32).collect();
+    order.sort_unstable_by(|&a, &b| {
+        let process = |at: u32| runs.runs[at as usize].process;
+        process(a)
+            .cmp(&process(b))
+            .then_with(|| in_time(runs, a, b))
+    });
+    for pair in order.windows(2) {
+        let (at, next) = (pair[0] as usize, pair[1] as usize);
+        let (run, next) = (&runs.runs[at], &runs.runs[next]);
+        let has_ended = run
+            .seconds
+            .get()
+            .is_some_and(|seconds| run.started + seconds <= next.started);
+        if run.process != next.process || !has_ended {
+            continue;
+        }
+        let after = run.numbers.resident_after.get();
+        let before = next.numbers.resident_before.get();
+        if let (Some(bytes), Some(after), Some(before)) = (left[at].get(), after, before) {
+            let change = before as i64 - after as i64;
+            let change = if run.name == next.name {
+                change
+            } else {
+                change.min(0)
+            };
+            left[at] = (bytes + change).into();
+        }
+    }
+    left
+}

@@ -1,0 +1,180 @@
+//! `heaptide jobs`: one row per job, then the sites behind what jobs leave.
+
+use std::io::{self, Write};
+
+use heaptide_analysis::job_runs::{Basis, JobRow, JobTable, Outcome, PeakKind, Verdict};
+
+use super::Style;
+use super::table::{FirstColumn, Row, Table};
+use crate::units::{binary_size, signed_size, size};
+
+pub struct Options<'a> {
+    pub max_rows: usize,
+    /// `None` for lines of any length.
+    pub max_width: Option<usize>,
+    pub style: Style,
+    /// The name of a process, by its number.
+    pub worker: &'a dyn Fn(u32) -> String,
+}
+
+/// Columns in the order in which a narrow terminal loses them: failed, p95, p50, time.
+const DISPENSABLE: [usize; 4] = [2, 6, 5, 4];
+
+pub fn jobs(out: &mut dyn Write, table: &JobTable, options: &Options) -> io::Result<()> {
+    let rows = &table.rows[..table.rows.len().min(options.max_rows)];
+    let titles = [
+        "Job",
+        "Runs",
+        "Failed",
+        "Killed",
+        "Time p50",
+        "Peak p50",
+        "Peak p95",
+        "Peak max",
+        "Left per run",
+        "Verdict",
+        "Limit",
+    ];
+    let mut shown = Table {
+        titles: titles.map(str::to_owned).into(),
+        rows: rows.iter().map(|row| line(row, options)).collect(),
+        first_column: FirstColumn::Wraps,
+    };
+    if let Some(width) = options.max_width {
+        shown.leave_out(&DISPENSABLE, width);
+    }
+    shown.write(out, options.max_width, options.style)?;
+    if table.rows.len() > rows.len() {
+        let n_more = table.rows.len() - rows.len();
+        writeln!(out, "{n_more} more rows: -n {} shows all", table.rows.len())?;
+    }
+    writeln!(
+        out,
+        "{} in {} on {}",
+        count(table.n_runs, "run", "runs"),
+        count(table.n_processes, "process", "processes"),
+        count(table.n_hosts, "host", "hosts")
+    )?;
+    sites(out, rows, options)?;
+    legend(out, rows)
+}
+
+fn count(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// The name of a row: its job, and with a grouping the worker, the host or the value of the label.
+pub(crate) fn title(row: &JobRow, worker: &dyn Fn(u32) -> String) -> String {
+    let group = row.process.map(worker).or_else(|| row.host.clone());
+    match (group, &row.label) {
+        (Some(group), _) => format!("{} on {group}", row.name),
+        (None, Some(label)) => format!("{} ({label})", row.name),
+        (None, None) => row.name.clone(),
+    }
+}
+
+fn line(row: &JobRow, options: &Options) -> Row {
+    let running = match row.n(Outcome::Running) {
+        0 => String::new(),
+        n => format!(" ({n} running)"),
+    };
+    let mark = if row.peak_kind == PeakKind::Resident && row.peak.is_some() {
+        "*"
+    } else {
+        ""
+    };
+    let peak = |value: Option<u64>| match value {
+        Some(value) => size(value) + mark,
+        None => "-".to_owned(),
+    };
+    let left = row.retained.map_or("-".to_owned(), |retained| {
+        let mark = if retained.basis == Basis::Resident {
+            "*"
+        } else {
+            ""
+        };
+        signed_size(retained.bytes) + mark
+    });
+    let cells = vec![
+        title(row, options.worker),
+        format!("{}{running}", row.n_runs),
+        row.n(Outcome::Failed).to_string(),
+        row.n(Outcome::Killed).to_string(),
+        row.seconds.map_or("-".to_owned(), |time| seconds(time.p50)),
+        peak(row.peak.map(|peak| peak.p50)),
+        peak(row.peak.map(|peak| peak.p95)),
+        peak(row.peak.map(|peak| peak.max)),
+        left,
+        verdict(row),
+        row.suggested_limit_bytes
+            .map_or("-".to_owned(), binary_size),
+    ];
+    let shares = vec![None; cells.len()];
+    Row { cells, shares }
+}
+
+fn verdict(row: &JobRow) -> String {
+    let trend = row.retained.and_then(|retained| retained.trend);
+    match (row.verdict(), trend) {
+        (Verdict::Leaks, Some(trend)) => format!("leaks ({:.1}%)", trend.confidence * 100.0),
+        (verdict, _) => verdict.name().to_owned(),
+    }
+}
+
+/// A duration with its unit.
+pub(crate) fn seconds(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.001 => format!("{:.0}µs", s * 1e6),
+        s if s < 1.0 => format!("{:.1}ms", s * 1e3),
+        s if s < 100.0 => format!("{s:.2}s"),
+        s => format!("{s:.0}s"),
+    }
+}
+
+fn sites(out: &mut dyn Write, rows: &[JobRow], options: &Options) -> io::Result<()> {
+    let known: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.site.as_ref()?)))
+        .collect();
+    if known.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", options.style.bold("Largest site of each job"))?;
+    for (row, (site, bytes)) in known {
+        let title = title(row, options.worker);
+        writeln!(out, "  {title}: {} in all runs, {site}", size(*bytes))?;
+    }
+    Ok(())
+}
+
+fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
+    let is_resident = |row: &JobRow| {
+        let retained = row.retained;
+        row.peak_kind == PeakKind::Resident && row.peak.is_some()
+            || retained.is_some_and(|retained| retained.basis == Basis::Resident)
+    };
+    if rows.iter().any(is_resident) {
+        writeln!(
+            out,
+            "* resident size of the whole process; a recording or a JobTracer measures the job alone"
+        )?;
+    }
+    let few = rows.iter().any(|row| {
+        row.retained
+            .is_some_and(|retained| retained.trend.is_none())
+    });
+    if few {
+        let least = heaptide_analysis::job_runs::trend::MIN_RUNS;
+        writeln!(
+            out,
+            "unknown: a verdict needs {least} measured runs in one process"
+        )?;
+    }
+    if rows.iter().any(|row| row.suggested_limit_bytes.is_some()) {
+        writeln!(
+            out,
+            "limit: highest resident size of a process while it ran the job, plus 20%"
+        )?;
+    }
+    Ok(())
+}
