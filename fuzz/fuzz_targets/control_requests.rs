@@ -64,6 +64,10 @@ impl Recorder for NeverStarts {
         None
     }
 
+    fn labels(&self) -> Vec<(String, String)> {
+        vec![("role".to_owned(), "worker".to_owned())]
+    }
+
     fn start(&self, _: &Path, _: &Options) -> Result<Option<String>, String> {
         Err("not here".to_owned())
     }
@@ -109,6 +113,9 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         name: "job".to_owned(),
         directory: folder.join("sessions"),
         group: folder.join("group"),
+        run: "nightly".to_owned(),
+        run_folder: folder.join("run"),
+        jobs_folder: Some(folder.join("jobs")),
         prefix: String::new(),
         token: token.map(Token::chosen),
         token_header: Some("X-Token".to_owned()),

@@ -196,16 +196,17 @@ impl Forbidding {
             Forbidding::Yama(scope) => write!(
                 out,
                 "process {pid} cannot be entered because kernel.yama.ptrace_scope is {scope}: \
-                 attach as root, or set it with sysctl kernel.yama.ptrace_scope=0"
+                 run this command as root, or set it with sysctl kernel.yama.ptrace_scope=0"
             ),
             Forbidding::Undumpable => write!(
                 out,
-                "process {pid} forbids access (it is not dumpable, or has capabilities that this command lacks): attach as root"
+                "process {pid} forbids access (it is not dumpable, or has capabilities that this command lacks): \
+                 run this command as root on the host, with all capabilities"
             ),
             Forbidding::Capability => write!(
                 out,
                 "process {pid} cannot be entered without the capability CAP_SYS_PTRACE: \
-                 attach from the host, or run the container with --cap-add SYS_PTRACE"
+                 run this command on the host, or start the container with --cap-add SYS_PTRACE"
             ),
         }
     }

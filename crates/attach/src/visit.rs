@@ -51,6 +51,8 @@ pub struct RecordingRequest {
     pub native: bool,
     pub sample_bytes: u64,
     pub aggregate: bool,
+    /// Also records forked children.
+    pub follow_fork: bool,
     pub interval_ms: u32,
 }
 
@@ -92,6 +94,7 @@ pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult
     arguments.flag("native", request.native);
     arguments.number("sample_bytes", request.sample_bytes);
     arguments.flag("aggregate", request.aggregate);
+    arguments.flag("follow_fork", request.follow_fork);
     arguments.number("interval_ms", request.interval_ms.into());
     let direct = request.is_direct.then_some(());
     visit_with_package(

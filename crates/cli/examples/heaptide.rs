@@ -10,5 +10,6 @@ fn main() {
         Outcome::Live(plan) => println!("{plan:#?}"),
         Outcome::Serve(plan) => println!("{plan:#?}"),
         Outcome::Worker(plan) => println!("{plan:#?}"),
+        Outcome::Doctor => println!("doctor"),
     }
 }

@@ -10,6 +10,8 @@ use crate::sizes;
 /// The IDs of `-m` and `-c`. A command that has them runs a program; see [`crate::command_line`].
 pub(crate) const MODULE: &str = "module";
 pub(crate) const CODE: &str = "code";
+/// The ID of the option that names a capture instead of a program.
+pub(crate) const CAPTURE: &str = "capture";
 
 pub(crate) const PROGRAM_HELP: &str =
     "Arguments after the script, module or code go to the program. Its exit code is unchanged.";

@@ -7,9 +7,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use clap::Command;
+use clap::{Arg, Command};
 
-use crate::arguments::{CODE, MODULE};
+use crate::arguments::{CAPTURE, CODE, MODULE};
 use crate::commands::{live, run};
 use crate::exit::Failure;
 
@@ -40,17 +40,29 @@ impl CommandLine {
             arguments[1] = run::NAME.into();
             arguments[2] = "--live".into();
         }
-        let subcommand = arguments
-            .get(1)
-            .and_then(|name| command.find_subcommand(name));
-        let Some(options) = subcommand.and_then(ValueOptions::of) else {
-            return CommandLine {
-                own: arguments,
-                program: Vec::new(),
-            };
+        let whole = |own| CommandLine {
+            own,
+            program: Vec::new(),
         };
-        let mut at = 2;
+        let globals = ValueOptions::globals(command);
+        let mut at = 1;
+        while let Some(Word::Option { takes_next }) =
+            arguments.get(at).map(|word| globals.classify(word))
+        {
+            at += 1 + usize::from(takes_next);
+        }
+        let name = arguments.get(at);
+        let subcommand = name.and_then(|name| command.find_subcommand(name));
+        let Some(mut options) = subcommand.and_then(ValueOptions::of) else {
+            return whole(arguments);
+        };
+        options.add(globals);
+        at += 1;
         while let Some(argument) = arguments.get(at) {
+            if options.is_capture(argument) {
+                // The captures of `lines --from` take the place of a program.
+                return whole(arguments);
+            }
             match options.classify(argument) {
                 Word::Option { takes_next: false } => at += 1,
                 Word::Option { takes_next: true } => at += 2,
@@ -109,6 +121,8 @@ pub(crate) fn nothing_to_run() -> Failure {
 struct ValueOptions {
     long: Vec<String>,
     short: Vec<char>,
+    /// The option after which no program follows.
+    capture: Option<String>,
 }
 
 enum Word {
@@ -123,11 +137,24 @@ impl ValueOptions {
         let runs_program = command
             .get_arguments()
             .any(|argument| argument.get_id() == MODULE);
+        runs_program.then(|| ValueOptions::among(command.get_arguments()))
+    }
+
+    /// The options that every command has.
+    fn globals(command: &Command) -> ValueOptions {
+        ValueOptions::among(command.get_arguments().filter(|it| it.is_global_set()))
+    }
+
+    fn among<'a>(arguments: impl Iterator<Item = &'a Arg>) -> ValueOptions {
         let mut options = ValueOptions {
             long: Vec::new(),
             short: Vec::new(),
+            capture: None,
         };
-        for argument in command.get_arguments() {
+        for argument in arguments {
+            if argument.get_id() == CAPTURE {
+                options.capture = argument.get_long().map(str::to_owned);
+            }
             let is_target = [MODULE, CODE].contains(&argument.get_id().as_str());
             let takes_next = argument.get_action().takes_values()
                 && !argument.is_require_equals_set()
@@ -143,7 +170,19 @@ impl ValueOptions {
                 .short
                 .extend(argument.get_all_short_aliases().unwrap_or_default());
         }
-        runs_program.then_some(options)
+        options
+    }
+
+    fn add(&mut self, more: ValueOptions) {
+        self.long.extend(more.long);
+        self.short.extend(more.short);
+    }
+
+    /// Whether this is the option that names captures instead of a program.
+    fn is_capture(&self, word: &OsStr) -> bool {
+        let name = word.as_bytes().strip_prefix(b"--");
+        let name = name.and_then(|name| name.split(|&byte| byte == b'=').next());
+        self.capture.as_ref().map(String::as_bytes) == name && name.is_some()
     }
 
     fn classify(&self, word: &OsStr) -> Word {
@@ -192,9 +231,12 @@ mod tests {
                 (options.long.join(" "), String::from_iter(options.short))
             })
         };
-        let of_run = ("interval live-port output".to_owned(), "o".to_owned());
+        let of_run = (
+            "interval live-port output python report".to_owned(),
+            "op".to_owned(),
+        );
         assert_eq!(options("run"), Some(of_run));
-        let of_lines = "backend columns exclude from function html include num-functions output precision process thread";
+        let of_lines = "backend columns exclude from function host html include job label num-functions output precision process thread";
         assert_eq!(
             options("lines").map(|options| options.0),
             Some(of_lines.to_owned())
@@ -208,9 +250,33 @@ mod tests {
             let line = split(&format!("run {options} job.py 5"));
             assert_eq!(line.program, ["job.py", "5"], "{options}");
         }
-        for options in ["--output x.tide", "-o x.tide", "--interval 5", "-fo x.tide"] {
+        for options in [
+            "--output x.tide",
+            "-o x.tide",
+            "--interval 5",
+            "-fo x.tide",
+            "--color never",
+        ] {
             let line = split(&format!("run {options} job.py 5"));
             assert_eq!(line.program, ["job.py", "5"], "{options}");
         }
+        for options in ["--color never", "--color=never"] {
+            let line = split(&format!("{options} run job.py 5"));
+            assert_eq!(line.program, ["job.py", "5"], "{options}");
+        }
+    }
+
+    #[test]
+    fn captures_of_lines_take_the_place_of_a_program() {
+        for line in [
+            "lines --from a b --function f",
+            "lines -n 3 --from=a b -n 2",
+        ] {
+            assert_eq!(split(line).program, Vec::<OsString>::new(), "{line}");
+        }
+        assert_eq!(
+            split("lines job.py --from a").program,
+            ["job.py", "--from", "a"]
+        );
     }
 }

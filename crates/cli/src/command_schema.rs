@@ -18,7 +18,7 @@ pub struct CommandOption {
 
 /// Returns name, help and options of every command, without options that name files.
 pub fn command_options() -> Vec<(String, String, Vec<CommandOption>)> {
-    let commands = commands::ALL.iter().map(|command| (command.arguments)());
+    let commands = commands::all().map(|command| (command.arguments)());
     commands
         .map(|command| {
             let about = command
@@ -26,7 +26,8 @@ pub fn command_options() -> Vec<(String, String, Vec<CommandOption>)> {
                 .map_or(String::new(), ToString::to_string);
             let options = command
                 .get_arguments()
-                .filter(|argument| !names_files(argument));
+                // Hidden options have no effect: memray's command lines may have them.
+                .filter(|argument| !names_files(argument) && !argument.is_hide_set());
             let options = options.filter_map(describe).collect();
             (command.get_name().to_owned(), about, options)
         })

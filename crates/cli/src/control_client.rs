@@ -51,16 +51,34 @@ pub(crate) struct ControlClient<'a> {
 impl<'a> ControlClient<'a> {
     /// Finds the program that the arguments name, or the only running one.
     pub(crate) fn new(matches: &'a ArgMatches) -> Result<ControlClient<'a>, Failure> {
-        let mut token = match matches.get_one::<PathBuf>("token_file") {
+        let token_file = matches.get_one::<PathBuf>("token_file");
+        match matches.get_one::<String>("url") {
+            Some(url) => ControlClient::at_url(matches, url, token_file),
+            None => {
+                let address = find_address(matches.get_one("pid").copied())?;
+                ControlClient::at(matches, address, String::new(), token_file)
+            }
+        }
+    }
+
+    pub(crate) fn at_url(
+        matches: &'a ArgMatches,
+        url: &str,
+        token_file: Option<&PathBuf>,
+    ) -> Result<ControlClient<'a>, Failure> {
+        let (address, prefix) = parse_url(url)?;
+        ControlClient::at(matches, address, prefix, token_file)
+    }
+
+    pub(crate) fn at(
+        matches: &'a ArgMatches,
+        mut address: Address,
+        prefix: String,
+        token_file: Option<&PathBuf>,
+    ) -> Result<ControlClient<'a>, Failure> {
+        let mut token = match token_file {
             Some(path) => Some(read_token(path)?),
             None => token_of_environment()?,
-        };
-        let (mut address, prefix) = match matches.get_one::<String>("url") {
-            Some(url) => parse_url(url)?,
-            None => (
-                find_address(matches.get_one("pid").copied())?,
-                String::new(),
-            ),
         };
         if let (None, Address::Tcp { host, port }) = (&token, &address) {
             if let Some((found, created)) = running_processes::find_token(host, *port) {
@@ -79,12 +97,51 @@ impl<'a> ControlClient<'a> {
 
     /// Sends a request for a path below [`BASE`].
     pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Result<Answer, Failure> {
+        self.request(method, path, body, &[])
+    }
+
+    pub(crate) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// Returns the JSON answer of a GET request that must succeed.
+    pub(crate) fn json(&self, path: &str) -> Result<Value, Failure> {
+        let answer = self.send("GET", path, "")?;
+        if answer.status >= 400 {
+            return Err(Failure::failed(self.reason(answer)));
+        }
+        let address = &self.address;
+        answer.json().map_err(|error| {
+            Failure::failed(format!("the answer of {address} is not valid ({error})"))
+        })
+    }
+
+    /// Returns why the program refused a request.
+    pub(crate) fn reason(&self, answer: Answer) -> String {
+        let (address, status) = (&self.address, answer.status);
+        let answer = answer.json().ok();
+        let reason = answer.as_ref().and_then(|body| body.get("error")?.as_str());
+        reason.map_or_else(
+            || format!("{address} answered with status {status}"),
+            |reason| reason.trim_start_matches("heaptide: ").to_owned(),
+        )
+    }
+
+    /// Like [`ControlClient::send`], with further headers.
+    pub(crate) fn request(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+        more: &[(&str, &str)],
+    ) -> Result<Answer, Failure> {
         let path = format!("{}{BASE}/{path}", self.prefix);
         let bearer = self.token.as_ref().map(|token| format!("Bearer {token}"));
-        let headers: Vec<(&str, &str)> = bearer
+        let mut headers: Vec<(&str, &str)> = bearer
             .iter()
             .map(|bearer| ("Authorization", bearer.as_str()))
             .collect();
+        headers.extend(more);
         client::call(
             &self.address,
             method,
@@ -108,13 +165,7 @@ impl<'a> ControlClient<'a> {
             Failure::failed(format!("the answer of {address} is incomplete ({error})"))
         };
         if answer.status >= 400 {
-            let status = answer.status;
-            let answer = answer.json().ok();
-            let reason = answer.as_ref().and_then(|body| body.get("error")?.as_str());
-            return Err(Failure::failed(reason.map_or_else(
-                || format!("{address} answered with status {status}"),
-                |reason| reason.trim_start_matches("heaptide: ").to_owned(),
-            )));
+            return Err(Failure::failed(self.reason(answer)));
         }
         let content_type = answer.header("Content-Type").unwrap_or_default().to_owned();
         let is_json = content_type.starts_with("application/json");
@@ -177,7 +228,7 @@ fn find_address(pid: Option<u32>) -> Result<Address, Failure> {
         (several, _) => {
             let lines: Vec<String> = several.iter().map(|program| program.to_string()).collect();
             Err(Failure::Usage(format!(
-                "several programs are running: choose one with --pid\n{}",
+                "several programs are running: choose one with --pid, or several with --name, --label or --all\n{}",
                 lines.join("\n")
             )))
         }

@@ -59,6 +59,11 @@ impl Destination {
         Ok(Destination { path, force })
     }
 
+    /// The folder of the file; `None` for standard output.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.path.as_deref().and_then(Path::parent)
+    }
+
     /// Opens it for a text.
     pub(crate) fn open_text(&self) -> Result<Output, Failure> {
         match &self.path {
@@ -76,7 +81,7 @@ impl Destination {
     }
 }
 
-fn beside(capture: &Path, report: &str, extension: &str) -> PathBuf {
+pub(crate) fn beside(capture: &Path, report: &str, extension: &str) -> PathBuf {
     let name = capture.file_name().unwrap_or_default();
     // A name that is not UTF-8 is kept whole.
     let stem = name.to_str().map(stem).map(OsStr::new).unwrap_or(name);

@@ -3,15 +3,16 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | success; also if a capture is damaged and a report of the rest was made |
-//! | 1 | failure, a failed job of `heaptide worker`, or growth above `heaptide diff --fail-above`; standard error has the reason |
+//! | 1 | failure, a failed job of `heaptide worker`, growth above `heaptide diff --fail-above`, or a peak above `heaptide jobs --fail-above`; standard error has the reason |
 //! | 2 | invalid arguments |
 //! | 3 | nothing passes the filters; standard error lists what was recorded |
-//! | 4 | `heaptide diff --fail-above` cannot judge: the captures were recorded in different modes, or one is incomplete |
+//! | 4 | `--fail-above` cannot judge: captures of different modes, an incomplete one, or jobs without a peak |
 //!
 //! `heaptide attach` and `heaptide detach` exit with 1 if they cannot enter the process, which is then unchanged.
 //!
 //! `heaptide run` and `heaptide record` exit with the code of the program; `record` with 127 if the program does not exist
-//! and 126 if it cannot be started, as shells do.
+//! and 126 if it cannot be started, as shells do. `run` exits with 125 if the capture or the report cannot be written; the
+//! program is then not started.
 
 use std::fmt;
 use std::io;
@@ -24,6 +25,8 @@ pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const NO_MATCH: i32 = 3;
 pub(crate) const NOT_COMPARABLE: i32 = 4;
+/// As `env` and `timeout` exit if they fail before the program starts. `python/heaptide/commands/run.py` has the same.
+pub(crate) const CANNOT_RECORD: i32 = 125;
 
 /// The reason why a command failed.
 #[derive(Debug)]
@@ -36,10 +39,26 @@ pub(crate) enum Failure {
     NoMatch(String),
     /// The growth between two recordings cannot be judged.
     NotComparable(String),
+    /// The program was not started, because its recording could not be written.
+    CannotRecord(String),
     /// The program exited with this code, which becomes the exit code. Nothing is printed.
     Ended(i32),
     /// The reader of standard output has closed it. This is not an error.
     OutputClosed,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Failure::Failed(sentence)
+            | Failure::Usage(sentence)
+            | Failure::NoMatch(sentence)
+            | Failure::NotComparable(sentence)
+            | Failure::CannotRecord(sentence) => f.write_str(sentence),
+            Failure::Ended(code) => write!(f, "the program exited with {code}"),
+            Failure::OutputClosed => f.write_str("the output was closed"),
+        }
+    }
 }
 
 impl Failure {
@@ -78,6 +97,10 @@ impl Failure {
             Failure::NotComparable(sentence) => {
                 eprintln!("heaptide: {sentence}");
                 Outcome::Exit(NOT_COMPARABLE)
+            }
+            Failure::CannotRecord(sentence) => {
+                message!("{sentence}");
+                Outcome::Exit(CANNOT_RECORD)
             }
             Failure::Ended(code) => Outcome::Exit(code),
             Failure::OutputClosed => Outcome::Exit(OK),

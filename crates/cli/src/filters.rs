@@ -2,8 +2,8 @@
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use heaptide_analysis::filter::Pattern;
-use heaptide_analysis::{Filter, Request};
-use heaptide_capture::ProcessSelector;
+use heaptide_analysis::{Filter, JobView, Request};
+use heaptide_capture::{LabelSelector, ProcessSelector};
 
 use crate::metrics;
 
@@ -22,10 +22,24 @@ pub(crate) fn arguments() -> Vec<Arg> {
     ];
     arguments.extend(of_records());
     arguments.push(
+        Arg::new("jobs")
+            .long("job")
+            .value_name("PATTERN")
+            .action(ArgAction::Append)
+            .help_heading(HEADING)
+            .hide_short_help(true)
+            .help("only allocations of this job; repeatable")
+            .long_help(
+                "only allocations of this job: a name (import), a name with its key (import[2024-01]), both with * and ?, or a \
+                 number (#7); repeatable",
+            ),
+    );
+    arguments.push(
         Arg::new("hide_imports")
             .long("hide-imports")
             .action(ArgAction::SetTrue)
             .help_heading(HEADING)
+            .hide_short_help(true)
             .help("hide the frames of Python's import system"),
     );
     arguments.push(
@@ -33,6 +47,7 @@ pub(crate) fn arguments() -> Vec<Arg> {
             .long("hide-native")
             .action(ArgAction::SetTrue)
             .help_heading(HEADING)
+            .hide_short_help(true)
             .help("hide native frames (C, C++, Rust)"),
     );
     arguments
@@ -46,17 +61,37 @@ pub(crate) fn of_records() -> Vec<Arg> {
             .value_name("NAME")
             .action(ArgAction::Append)
             .help_heading(HEADING)
+            .hide_short_help(true)
             .help("only this thread: name, number, or main; repeatable"),
         Arg::new("processes")
             .long("process")
-            .value_name("PID")
+            .value_name("PROCESS")
             .value_parser(value_parser!(ProcessSelector))
             .action(ArgAction::Append)
             .help_heading(HEADING)
-            .help("only the capture of this process; repeatable")
+            .hide_short_help(true)
+            .help("only this process: ID, or role or program; repeatable")
             .long_help(
                 "only the capture of this process; repeatable. Where several processes have the same ID, add the host or the \
-                 start: 1@web-2, 4711@83456.12s",
+                 start: 1@web-2, 4711@83456.12s. A role or a program chooses all of its processes: \"celery worker\", etl*",
+            ),
+        Arg::new("hosts")
+            .long("host")
+            .value_name("PATTERN")
+            .action(ArgAction::Append)
+            .help_heading(HEADING)
+            .hide_short_help(true)
+            .help("only processes of this host; repeatable"),
+        Arg::new("labels")
+            .long("label")
+            .value_name("KEY=VALUE")
+            .value_parser(value_parser!(LabelSelector))
+            .action(ArgAction::Append)
+            .help_heading(HEADING)
+            .hide_short_help(true)
+            .help("only processes with this label, such as role=worker; repeatable")
+            .long_help(
+                "only processes with this label, such as role=worker or queue=mail*; with several, a process must have all",
             ),
         time("from").help("only events from this time on, since the start: 90s, 1.5m, 2h")
             .long_help(
@@ -71,6 +106,31 @@ pub(crate) fn of_records() -> Vec<Arg> {
     ]
 }
 
+/// `--by job`, for reports that can show a row per job name.
+pub(crate) fn by_job() -> Arg {
+    Arg::new("by")
+        .long("by")
+        .value_name("GROUP")
+        .value_parser(["job"])
+        .help_heading(HEADING)
+        .hide_short_help(true)
+        .help("group by job")
+}
+
+/// How a report shows jobs: at the root of stacks with `--by job`, otherwise in the usual way of the report.
+pub(crate) fn job_view(matches: &ArgMatches, usual: JobView) -> JobView {
+    let by = matches.try_get_one::<String>("by").ok().flatten();
+    match by.is_some_and(|by| by == "job") {
+        true => JobView::AtRoot,
+        false => usual,
+    }
+}
+
+/// Whether `--job` restricts the report to some jobs.
+pub(crate) fn chooses_jobs(matches: &ArgMatches) -> bool {
+    !all::<String>(matches, "jobs").is_empty()
+}
+
 fn pattern(name: &'static str) -> Arg {
     let parse = |text: &str| Pattern::new(text).ok_or_else(|| "must not be empty".to_owned());
     Arg::new(name)
@@ -79,6 +139,7 @@ fn pattern(name: &'static str) -> Arg {
         .value_parser(parse)
         .action(ArgAction::Append)
         .help_heading(HEADING)
+        .hide_short_help(true)
 }
 
 fn time(name: &'static str) -> Arg {
@@ -87,6 +148,7 @@ fn time(name: &'static str) -> Arg {
         .value_name("TIME")
         .value_parser(nanoseconds)
         .help_heading(HEADING)
+        .hide_short_help(true)
 }
 
 /// `500ms`, `90`, `90s`, `1.5m`, `2h`.
@@ -122,6 +184,7 @@ pub(crate) fn request(matches: &ArgMatches) -> Request {
         filter: filter(matches),
         temporary: Some(metrics::temporary_threshold(matches)),
         lives: false,
+        jobs: job_view(matches, JobView::Hidden),
     }
 }
 
@@ -132,6 +195,9 @@ pub(crate) fn filter(matches: &ArgMatches) -> Filter {
         exclude: all(matches, "exclude"),
         threads: all(matches, "threads"),
         processes: all(matches, "processes"),
+        jobs: all(matches, "jobs"),
+        hosts: all(matches, "hosts"),
+        labels: all(matches, "labels"),
         from_ns: one(matches, "from"),
         to_ns: one(matches, "to"),
         hide_imports: matches!(matches.try_get_one("hide_imports"), Ok(Some(true))),

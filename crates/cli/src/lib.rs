@@ -6,21 +6,32 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod collect;
+mod color;
 mod command_line;
 mod command_schema;
 mod commands;
 mod control_client;
 mod destination;
+mod examples;
 mod exit;
 mod filters;
+mod folders;
+mod help;
 mod input;
+mod job_input;
+mod layout;
 mod live;
+mod memray_capture;
+mod memray_options;
 mod messages;
 mod metrics;
+mod newest;
 mod output;
 mod page;
 mod progress;
 mod reinvoke;
+mod replayed_capture;
 mod report_options;
 mod run_summary;
 mod running_processes;
@@ -30,11 +41,8 @@ mod timeline_file;
 mod timelines;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 
-use clap::Command;
-use clap::error::ErrorKind;
-use heaptide_report::text::controls::escape;
+use clap::{Arg, Command};
 
 use command_line::CommandLine;
 
@@ -63,56 +71,76 @@ pub enum Outcome {
     Serve(ServePlan),
     /// Run a job repeatedly.
     Worker(WorkerPlan),
+    /// Check whether Heaptide can work here.
+    Doctor,
 }
 
-const ABOUT: &str = "Memory profiler for Python: every allocation at low cost";
-
-const LONG_ABOUT: &str = "\
-Memory profiler for Python: every allocation at low cost.
-
-It answers four questions:
-  where was memory allocated?   by call stack, at the peak or leaked: stats, tree, flamegraph
-  when did it grow?             memory of every process over time: record, plot, timeline
-  what is it?                   Python objects by type, with retained size: heap types
-  why is it still alive?        leak suspects, and paths from roots to objects: heap suspects, heap paths";
-
-const EXAMPLES: &str = "\
-Examples:
-  heaptide run job.py --its-own --options      record a program
-  heaptide run --sample -m package.worker      record a service all day at low cost
-  heaptide stats heaptide-job.py.4711.tide     summarize a capture; then summary and tree
-  heaptide lines job.py                        memory of @profile functions, line by line
-  heaptide attach 4711                         record a running process; heaptide detach stops it
-  heaptide heap take --pid 4711 -o job.heap    take a heap snapshot; then heap types, suspects and paths
-
-Run `heaptide COMMAND --help` for the options of a command.";
-
 fn command() -> Command {
-    let command = Command::new("heaptide")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(ABOUT)
-        .long_about(LONG_ABOUT)
-        .after_help(EXAMPLES)
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .disable_help_subcommand(true);
-    commands::ALL.iter().fold(command, |command, subcommand| {
-        command.subcommand((subcommand.arguments)())
+    let command = help::root();
+    let command = commands::all().fold(command, |command, subcommand| {
+        command.subcommand(declared(subcommand))
+    });
+    with_dashes(command)
+}
+
+fn declared(subcommand: &commands::Subcommand) -> Command {
+    examples::add(subcommand.name, (subcommand.arguments)())
+}
+
+/// Accepts a dash for each underscore in the names of options.
+fn with_dashes(command: Command) -> Command {
+    let has_underscore =
+        |argument: &Arg| argument.get_long().is_some_and(|long| long.contains('_'));
+    let command = command.mut_subcommands(with_dashes);
+    // Most commands have none, and changing all their options would take a part of the start of every command.
+    if !command.get_arguments().any(has_underscore) {
+        return command;
+    }
+    command.mut_args(|argument| {
+        let dashed = argument.get_long().map(|long| long.replace('_', "-"));
+        let is_new = |name: &String| {
+            let aliases = argument.get_all_aliases().unwrap_or_default();
+            Some(name.as_str()) != argument.get_long() && !aliases.contains(&name.as_str())
+        };
+        match dashed.filter(is_new) {
+            Some(name) => argument.alias(name),
+            None => argument,
+        }
     })
+}
+
+/// Returns the command with the subcommand `run` alone if that is what `name` says, or else with all subcommands. Declaring
+/// them all takes a noticeable part of the start of a recorded program.
+fn command_for(name: Option<&OsString>) -> Command {
+    let is_run = |known: &&commands::Subcommand| known.name == "run";
+    match commands::all().find(is_run) {
+        Some(run) if name.is_some_and(|name| name == run.name) => {
+            with_dashes(help::root().subcommand(declared(run)))
+        }
+        _ => command(),
+    }
 }
 
 /// Parses the arguments and runs the command. The first argument is the name of the executable.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
-    let mut command = command();
-    let line = CommandLine::split(arguments.collect(), &command);
+    let mut arguments: Vec<OsString> = arguments.collect();
+    // memray's option for its log, before the name of a command.
+    let is_verbose = |word: &OsString| word == "-v" || word == "-vv" || word == "--verbose";
+    while arguments.get(1).is_some_and(is_verbose) {
+        arguments.remove(1);
+    }
+    let mut command = command_for(arguments.get(1));
+    let line = CommandLine::split(arguments, &command);
     let matches = match command.try_get_matches_from_mut(&line.own) {
         Ok(matches) => matches,
-        Err(error) => return explain(&error),
+        Err(error) => return help::explain(&error),
     };
     let Some((name, matches)) = matches.subcommand() else {
         return Outcome::Exit(exit::USAGE);
     };
-    let subcommand = commands::ALL.iter().find(|known| known.name == name);
+    color::choose(matches);
+    layout::choose(matches);
+    let subcommand = commands::all().find(|known| known.name == name);
     match subcommand.map(|known| (known.run)(matches, line)) {
         Some(Ok(outcome)) => outcome,
         Some(Err(failure)) => failure.report(),
@@ -129,21 +157,5 @@ pub fn run_live(plan: &LivePlan, python: &[OsString]) -> i32 {
             Outcome::Exit(code) => code,
             _ => exit::FAILED,
         },
-    }
-}
-
-/// Prints a parse error. Help and version succeed; anything else is invalid usage.
-fn explain(error: &clap::Error) -> Outcome {
-    let text = error.render().to_string();
-    let text = escape(&text);
-    // A closed output is not an error.
-    let _ = if error.use_stderr() {
-        io::stderr().write_all(text.as_bytes())
-    } else {
-        io::stdout().write_all(text.as_bytes())
-    };
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Outcome::Exit(exit::OK),
-        _ => Outcome::Exit(exit::USAGE),
     }
 }

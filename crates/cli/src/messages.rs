@@ -1,11 +1,11 @@
 //! Lines for the user outside a report: messages on standard error, and short answers on standard output.
 //!
-//! Both escape control characters, because paths and names in them come from anywhere. A closed stream is not an error.
+//! Both escape control characters and line feeds, because paths and names in them come from anywhere. A closed stream is not an error.
 
 use std::fmt;
 use std::io::{self, Write};
 
-use heaptide_report::text::controls::escape;
+use heaptide_report::text::controls::escape_line;
 
 /// Prints `heaptide: ` and one line on standard error.
 macro_rules! message {
@@ -20,9 +20,9 @@ macro_rules! answer {
 pub(crate) use {answer, message};
 
 pub(crate) fn print_message(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "heaptide: {}", escape(&text.to_string()));
+    let _ = writeln!(io::stderr(), "heaptide: {}", escape_line(&text.to_string()));
 }
 
 pub(crate) fn print_answer(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{}", escape(&text.to_string()));
+    let _ = writeln!(io::stdout(), "{}", escape_line(&text.to_string()));
 }

@@ -7,18 +7,22 @@ const HEADING: &str = "Blocks";
 /// As in memray.
 const DEFAULT_THRESHOLD: u32 = 1;
 
+fn flag(name: &'static str, long: &'static str) -> Arg {
+    Arg::new(name)
+        .long(long)
+        .action(ArgAction::SetTrue)
+        .help_heading(HEADING)
+}
+
+/// `--leaks`, for commands that have no other choice.
+pub(crate) fn leaks() -> Arg {
+    flag("leaks", "leaks").help("leaked blocks (alive at the end) instead of the peak")
+}
+
 pub(crate) fn arguments() -> Vec<Arg> {
-    let flag = |name: &'static str, long: &'static str| {
-        Arg::new(name)
-            .long(long)
-            .action(ArgAction::SetTrue)
-            .help_heading(HEADING)
-    };
     let others = ["total", "temporary", "temporary_threshold"];
     vec![
-        flag("leaks", "leaks")
-            .conflicts_with_all(others)
-            .help("leaked blocks (alive at the end) instead of the peak"),
+        leaks().conflicts_with_all(others),
         flag("total", "total")
             .conflicts_with_all(["temporary", "temporary_threshold"])
             .help("all allocated blocks"),

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 use heaptide_files::{Existing, NewFile};
 use heaptide_report::text::Style;
-use heaptide_report::text::controls::{Escaping, escape};
+use heaptide_report::text::controls::{Escaping, escape_line};
 
+use crate::color;
 use crate::exit::Failure;
 
 pub(crate) fn arguments() -> [Arg; 2] {
@@ -21,13 +22,19 @@ pub(crate) fn arguments() -> [Arg; 2] {
             .long("output")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
-            .help("output file [default: standard output]"),
+            .help("output file, or - for standard output [default: -]"),
         Arg::new("force")
             .short('f')
             .long("force")
             .action(ArgAction::SetTrue)
             .help("overwrite an existing file"),
     ]
+}
+
+/// Returns the file of `-o`, unless it is absent or `-`.
+fn named_file(matches: &ArgMatches) -> Option<&PathBuf> {
+    let path = matches.get_one::<PathBuf>("output");
+    path.filter(|path| path.as_os_str() != "-")
 }
 
 /// An open file or standard output.
@@ -62,7 +69,7 @@ impl Output {
 
     /// Refuses an existing file before any long work. [`Output::open`] checks again.
     pub(crate) fn check(matches: &ArgMatches) -> Result<(), Failure> {
-        match matches.get_one::<PathBuf>("output") {
+        match named_file(matches) {
             Some(path) => Output::check_file(path, matches.get_flag("force")),
             None => Ok(()),
         }
@@ -78,7 +85,7 @@ impl Output {
 
     /// Opens the output of `-o` and `-f` for a text.
     pub(crate) fn open(matches: &ArgMatches) -> Result<Output, Failure> {
-        let Some(path) = matches.get_one::<PathBuf>("output") else {
+        let Some(path) = named_file(matches) else {
             return Ok(Output::standard());
         };
         Output::text_file(path, matches.get_flag("force"))
@@ -114,7 +121,7 @@ impl Output {
         })
     }
 
-    /// Returns the style: colours in a terminal unless NO_COLOR is set.
+    /// Returns the style: colours only on standard output.
     pub(crate) fn style(&self) -> Style {
         match &self.path {
             Some(_) => Style::Plain,
@@ -156,7 +163,7 @@ impl Output {
             file.publish()
                 .map_err(|error| cannot_create(path, &error))?;
             let shown = path.display().to_string();
-            writeln!(io::stdout(), "Wrote {}", escape(&shown))
+            writeln!(io::stdout(), "Wrote {}", escape_line(&shown))
                 .map_err(|error| Failure::writing("standard output", &error))?;
         }
         Ok(())
@@ -170,10 +177,9 @@ impl Output {
     }
 }
 
-/// Colours in a terminal unless NO_COLOR is set.
+/// The style of standard output, as [`color`] decides.
 fn style_of_standard() -> Style {
-    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if io::stdout().is_terminal() && !refused {
+    if color::is_wanted(io::stdout().is_terminal()) {
         Style::Terminal
     } else {
         Style::Plain

@@ -1,7 +1,8 @@
 //! Options and output of the commands that make pages.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use heaptide_analysis::{FlameLimits, FlameTree, Request};
+use heaptide_analysis::{FlameLimits, FlameTree, JobView, Request};
 use heaptide_report::html::{self, Page};
 use heaptide_report::json::flame::FirstView;
 
@@ -9,6 +10,7 @@ use crate::destination::{self, Destination};
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::memray_options;
 
 pub(crate) fn no_source() -> Arg {
     Arg::new("no_source")
@@ -21,10 +23,19 @@ pub(crate) fn arguments(command: Command) -> Command {
     let name = command.get_name().to_owned();
     command
         .arg(no_source())
+        .arg(
+            Arg::new("confidential_files")
+                .long("confidential-files")
+                .value_name("WHICH")
+                .value_parser(PossibleValuesParser::new(["all", "none", "default"]))
+                .help("all: omit source lines, as --no-source [default: Python source is shown]"),
+        )
+        .arg(memray_options::assets())
         .args(destination::arguments(&format!(
             "heaptide-{name}-CAPTURE.html beside the capture"
         )))
         .args(filters::arguments())
+        .arg(filters::by_job())
         .arg(input::argument())
 }
 
@@ -45,7 +56,7 @@ impl<'a> PageOutput<'a> {
         Ok(PageOutput {
             matches,
             page,
-            destination: Destination::choose(matches, input::first(matches), report, "html")?,
+            destination: Destination::choose(matches, input::first(matches)?, report, "html")?,
         })
     }
 
@@ -53,6 +64,7 @@ impl<'a> PageOutput<'a> {
     pub(crate) fn make(self, first: FirstView) -> Result<(), Failure> {
         let request = Request {
             lives: true,
+            jobs: filters::job_view(self.matches, JobView::Named),
             ..filters::request(self.matches)
         };
         let session = input::session_with(self.matches, request)?;
@@ -66,7 +78,9 @@ impl<'a> PageOutput<'a> {
 /// Returns the size limits of a page.
 pub(crate) fn limits(matches: &ArgMatches) -> FlameLimits {
     let mut limits = FlameLimits::default();
-    if matches.get_flag("no_source") {
+    let confidential = matches.try_get_one::<String>("confidential_files");
+    let is_confidential = matches!(confidential, Ok(Some(files)) if files == "all");
+    if matches.get_flag("no_source") || is_confidential {
         limits.max_source_bytes = 0;
     }
     limits

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 
+use crate::help;
+
 /// A placeholder for the capture, which does not exist yet.
 const CAPTURE: &str = "capture";
 
@@ -45,7 +47,7 @@ fn first_sentence(error: &clap::Error) -> String {
             "--help and --version make no report".to_owned()
         }
         _ => {
-            let text = error.to_string();
+            let text = help::in_plain_words(&error.to_string());
             let line = text.lines().next().unwrap_or_default();
             line.strip_prefix("error: ").unwrap_or(line).to_owned()
         }

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use heaptide_capture::{LabelSelector, Labels, glob};
 use heaptide_control::routes::BASE;
 use heaptide_control::{Address, group, token};
 use heaptide_procfs as procfs;
@@ -19,6 +20,10 @@ pub(crate) struct RunningProgram {
     pub command: String,
     pub state: String,
     pub pids: Vec<u32>,
+    pub run: String,
+    /// The role or program, and the labels, of each process.
+    pub titles: Vec<String>,
+    pub labels: Vec<Labels>,
     /// The private socket of each process.
     pub addresses: Vec<Address>,
     /// The TCP addresses at which its processes answer.
@@ -29,7 +34,14 @@ pub(crate) struct RunningProgram {
 
 impl fmt::Display for RunningProgram {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pids: Vec<String> = self.pids.iter().map(u32::to_string).collect();
+        let named = self.pids.iter().zip(&self.titles);
+        let pids: Vec<String> = named
+            .map(|(pid, title)| match title.as_str() {
+                "" => pid.to_string(),
+                title if title == self.name => pid.to_string(),
+                title => format!("{pid} ({title})"),
+            })
+            .collect();
         write!(
             formatter,
             "  {}  {}  pid {}  {}",
@@ -67,6 +79,9 @@ fn query(group: &Path) -> Option<RunningProgram> {
             command: text("command"),
             state: text("state"),
             pids: Vec::new(),
+            run: text("run"),
+            titles: Vec::new(),
+            labels: Vec::new(),
             addresses: Vec::new(),
             listens_at: Vec::new(),
             group: group.to_owned(),
@@ -80,9 +95,38 @@ fn query(group: &Path) -> Option<RunningProgram> {
             program.state = text("state");
         }
         program.pids.push(pid);
+        program.titles.push(text("title"));
+        program.labels.push(labels_of(&status["labels"]));
         program.addresses.push(address);
     }
     program
+}
+
+fn labels_of(labels: &Value) -> Labels {
+    let labels = labels.as_object().into_iter().flatten();
+    labels
+        .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+/// The user's choice of programs on this machine. An empty one chooses all.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramFilter {
+    /// Patterns of the program's name, of its run, or of the role of one of its processes.
+    pub names: Vec<String>,
+    /// A process of the program has all of these.
+    pub labels: Vec<LabelSelector>,
+}
+
+impl ProgramFilter {
+    pub(crate) fn wants(&self, program: &RunningProgram) -> bool {
+        let names = [&program.name, &program.run].into_iter();
+        let names: Vec<&String> = names.chain(&program.titles).collect();
+        let is_named = |pattern: &String| names.iter().any(|name| glob::matches(pattern, name));
+        let has_all = |labels: &Labels| self.labels.iter().all(|label| label.matches(labels));
+        (self.names.is_empty() || self.names.iter().any(is_named))
+            && (self.labels.is_empty() || program.labels.iter().any(has_all))
+    }
 }
 
 /// Returns the exact address and the token of the running program that answers at a loopback address.

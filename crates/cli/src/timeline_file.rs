@@ -30,6 +30,43 @@ pub(crate) fn named(path: &Path, force: bool, header: &str) -> Result<(File, Pat
     }
 }
 
+/// Creates the file that the user named. An earlier file of that name gets the time of its last write before its extension;
+/// a recording that still writes to it is not disturbed.
+pub(crate) fn fresh(path: &Path, header: &str) -> Result<(File, PathBuf), Failure> {
+    for _ in 0..MAX_TRIES {
+        match create(path, Existing::Refuse, header) {
+            Ok(file) => return Ok((file, path.to_owned())),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Failure::writing(path.display(), &error)),
+        }
+        // A device or a folder stays where it is.
+        if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            break;
+        }
+        move_aside(path);
+    }
+    named(path, true, header)
+}
+
+/// Another process may have moved the file first: the caller tries again.
+fn move_aside(path: &Path) {
+    let written = path
+        .metadata()
+        .and_then(|found| found.modified())
+        .ok()
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .map_or(0, |since| since.as_secs());
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = path
+        .extension()
+        .map_or(String::new(), |it| format!(".{}", it.to_string_lossy()));
+    let stamp = local_stamp(written);
+    let first = std::iter::once(format!("{stem}.{stamp}{extension}"));
+    let mut names = first.chain((2..).map(|n: u32| format!("{stem}.{stamp}-{n}{extension}")));
+    let free = names.find(|name| !path.with_file_name(name).exists());
+    let _ = std::fs::rename(path, path.with_file_name(free.unwrap_or_default()));
+}
+
 /// Creates `heaptide-<program>.<pid>.timeline`.
 pub(crate) fn own(folder: &Path, program: &str, header: &str) -> Result<(File, PathBuf), Failure> {
     let stem = format!("heaptide-{program}.{}", std::process::id());

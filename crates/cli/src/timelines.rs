@@ -9,6 +9,7 @@ use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
+use crate::folders;
 use crate::messages::{answer, message};
 
 pub(crate) fn argument() -> Arg {
@@ -92,9 +93,10 @@ pub(crate) fn chosen(matches: &ArgMatches) -> Result<Vec<PathBuf>, Failure> {
     }
     let mut paths = Vec::new();
     for word in words {
-        let path = resolve(word)?;
-        if !paths.contains(&path) {
-            paths.push(path);
+        for path in folders::timelines([resolve(word)?].iter())? {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
         }
     }
     Ok(paths)

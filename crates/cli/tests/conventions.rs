@@ -35,7 +35,6 @@ fn invalid_arguments_exit_with_2() {
     for line in [
         "",
         "nonsense",
-        "stats",
         "stats -n 0 x",
         "summary -s 6 x",
         "tree --threshold 200 x",
@@ -66,6 +65,15 @@ fn report_file_is_not_overwritten_without_force() {
     );
     let written = std::fs::read_to_string(folder.path().join("out.json")).expect("written");
     assert_eq!(written, printed(&folder.heaptide("stats --json job.tide")));
+}
+
+#[test]
+fn dash_as_output_file_is_standard_output() {
+    let folder = Folder::new();
+    folder.capture("job.tide", "alloc a 100 at main; end 5");
+    let to_dash = printed(&folder.heaptide("stats -o - job.tide"));
+    assert_eq!(to_dash, printed(&folder.heaptide("stats job.tide")));
+    assert!(!folder.path().join("-").exists());
 }
 
 #[test]

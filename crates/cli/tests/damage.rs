@@ -14,7 +14,7 @@ fn foreign_missing_and_empty_files_give_one_message() {
         ("song.mp3", "is not a Heaptide capture"),
         ("missing.tide", "there is no file missing.tide"),
         ("empty.tide", "is empty"),
-        (".", "is a folder"),
+        (".", "there is no capture in the folder"),
     ] {
         for command in ["stats", "summary", "tree", "parse"] {
             let output = folder.heaptide(&format!("{command} {file}"));
@@ -82,7 +82,7 @@ fn stats_notes_killed_programs_and_early_blocks() {
         "{text}"
     );
     assert!(
-        text.contains("process 4711 did not end its recording"),
+        text.contains("process 4711 (job.py) did not end its recording"),
         "{text}"
     );
     // Neither changes a number, so both are in one line at the end.

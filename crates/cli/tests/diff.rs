@@ -22,20 +22,20 @@ fn change_is_printed_by_stack_and_as_a_whole() {
 ┏━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓
 ┃                    ┃  Before ┃   After ┃   Change ┃ Change % ┃
 ┡━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━┩
-│ peak               │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ alive at the end   │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ allocated in total │ 5.000MB │ 7.500MB │ +2.500MB │  +50.0 % │
-│ allocations        │       2 │       2 │       +0 │      0 % │
+│ peak               │ 5.00 MB │ 7.50 MB │ +2.50 MB │     +50% │
+│ alive at the end   │ 5.00 MB │ 7.50 MB │ +2.50 MB │     +50% │
+│ allocated in total │ 5.00 MB │ 7.50 MB │ +2.50 MB │     +50% │
+│ allocations        │       2 │       2 │       +0 │       0% │
 └────────────────────┴─────────┴─────────┴──────────┴──────────┘
 
 Largest changes, at the peak
-┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━━┳━━━━━━━━━━━━┳━━━━━━━━━━┓
-┃ Where                           ┃  Before ┃     After ┃     Change ┃ Change % ┃
-┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━━╇━━━━━━━━━━━━╇━━━━━━━━━━┩
-│ load at /srv/job/job.py ← main  │ 4.000MB │   7.000MB │   +3.000MB │  +75.0 % │
-│ gone at /srv/job/job.py ← main  │ 1.000MB │    0.000B │   -1.000MB │ -100.0 % │
-│ fresh at /srv/job/job.py ← main │  0.000B │ 500.000kB │ +500.000kB │      new │
-└─────────────────────────────────┴─────────┴───────────┴────────────┴──────────┘
+┏━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━┳━━━━━━━━━━┳━━━━━━━━━━┓
+┃ Where                           ┃  Before ┃   After ┃   Change ┃ Change % ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━╇━━━━━━━━━━╇━━━━━━━━━━┩
+│ load at /srv/job/job.py ← main  │ 4.00 MB │ 7.00 MB │ +3.00 MB │     +75% │
+│ gone at /srv/job/job.py ← main  │ 1.00 MB │     0 B │ -1.00 MB │    -100% │
+│ fresh at /srv/job/job.py ← main │     0 B │  500 kB │  +500 kB │      new │
+└─────────────────────────────────┴─────────┴─────────┴──────────┴──────────┘
 ";
     assert_eq!(text, expected);
 }
@@ -71,7 +71,7 @@ fn growth_above_the_limit_exits_with_1_and_a_message_after_the_report() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("Largest changes"));
     }
     let output = folder.heaptide("diff --fail-above 2MB a.tide b.tide");
-    let expected = "heaptide: the peak grew by 2.500MB (+50.0 %), more than the 2.000MB of --fail-above: \
+    let expected = "heaptide: the peak grew by 2.50 MB (+50%), more than the 2.00 MB of --fail-above: \
                     see the stacks that changed\n";
     assert_eq!(error_text(&output), expected);
     // Equal and smaller sums never exceed the limit.

@@ -4,7 +4,7 @@ use crate::{Folder, error_text, printed};
 
 const SCRIPT: &str =
     "alloc a 4000000 at main:3; stopped 1500000 42 could not write the capture: disk full";
-const SENTENCE: &str = "process 4711: the capture is incomplete: recording stopped after 1.5 s \
+const SENTENCE: &str = "process 4711 (job.py): the capture is incomplete: recording stopped after 1.5 s \
                         (could not write the capture: disk full), and 42 events were dropped from then until the \
                         process ended";
 
@@ -33,7 +33,11 @@ fn text_reports_begin_with_the_failure() {
     let text = printed(&folder.heaptide("live cut.tide"));
     let second = text.lines().nth(1).unwrap_or_default();
     let expected = SENTENCE.replace("from then until the process ended", "since then");
-    assert_eq!(format!("process 4711: {second}"), expected, "{text}");
+    assert_eq!(
+        format!("process 4711 (job.py): {second}"),
+        expected,
+        "{text}"
+    );
 }
 
 #[test]
@@ -54,7 +58,7 @@ fn json_holds_the_failure() {
 #[test]
 fn every_format_of_transform_prints_the_failure() {
     let folder = folder();
-    for format in ["json", "csv", "pprof", "collapsed", "speedscope"] {
+    for format in ["json", "csv", "pprof", "collapsed", "speedscope", "memray"] {
         let output = folder.heaptide(&format!("transform {format} cut.tide"));
         assert_eq!(output.status.code(), Some(0), "{format}");
         assert!(error_text(&output).contains(SENTENCE), "{format}");

@@ -178,11 +178,15 @@ fn unknown_format_and_leaks_of_formats_without_them_are_refused_in_one_line() {
         (
             "transform perf heaptide-job.4711.tide",
             "heaptide: unknown format \"perf\": choose one of pprof, speedscope, collapsed, csv, gprof2dot, json, \
-             chrome\n",
+             chrome, events, memray, memray-1.19\n",
         ),
         (
             "transform chrome --leaks heaptide-job.4711.tide",
             "heaptide: chrome shows sizes over time, not leaks: omit --leaks\n",
+        ),
+        (
+            "transform memray --leaks heaptide-job.4711.tide",
+            "heaptide: memray holds all blocks: omit --leaks, --total and --temporary-allocations\n",
         ),
         (
             "transform json --leaks heaptide-job.4711.tide",

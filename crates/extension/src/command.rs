@@ -1,6 +1,7 @@
 //! The command line: returns an exit code, or the plan of a program that Python must run.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use heaptide_cli::{LinesPlan, Outcome, RunPlan, ServePlan, Target, WorkerPlan};
 use pyo3::prelude::*;
@@ -33,6 +34,11 @@ pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> PyResult<Py<PyAny>> {
         Outcome::Live(plan) => Ok(Py::new(py, Watched(plan))?.into_any()),
         Outcome::Serve(plan) => Ok(serve_plan_to_dict(py, plan)?.into_any().unbind()),
         Outcome::Worker(plan) => Ok(worker_plan_to_dict(py, plan)?.into_any().unbind()),
+        Outcome::Doctor => {
+            let dict = PyDict::new(py);
+            dict.set_item("command", "doctor")?;
+            Ok(dict.into_any().unbind())
+        }
     }
 }
 
@@ -41,6 +47,9 @@ fn plan_to_dict(py: Python<'_>, plan: RunPlan) -> PyResult<Bound<'_, PyDict>> {
     dict.set_item("output", plan.output.map(FsText::from))?;
     dict.set_item("force", plan.force)?;
     dict.set_item("quiet", plan.quiet)?;
+    dict.set_item("report", plan.report.map(FsText::from))?;
+    dict.set_item("open", plan.open)?;
+    dict.set_item("python", plan.python.map(FsText::from))?;
     dict.set_item("options", options_to_dict(py, plan.mode, plan.interval_ms)?)?;
     Ok(dict)
 }
@@ -107,8 +116,8 @@ fn worker_plan_to_dict(py: Python<'_>, plan: WorkerPlan) -> PyResult<Bound<'_, P
 
 /// Returns the summary that is printed after a recorded program has ended, line by line.
 #[pyfunction]
-pub fn run_summary(py: Python<'_>, path: std::path::PathBuf) -> Vec<String> {
-    py.detach(|| heaptide_cli::run_summary(&path))
+pub fn run_summary(py: Python<'_>, path: PathBuf, folder: PathBuf) -> Vec<String> {
+    py.detach(|| heaptide_cli::run_summary(&path, &folder))
 }
 
 /// Returns an error message if the options of a report command are invalid, or `None`. Reads, writes and prints nothing.

@@ -1,8 +1,6 @@
 //! The control API of this process: a request handler with its servers, connected to this process's agent.
 
 use std::ffi::{OsString, c_int, c_void};
-use std::net::TcpStream;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,9 +10,10 @@ use heaptide_agent::host::libc_heap::LibcHeap;
 use heaptide_agent::host::{own_thread, sys};
 use heaptide_agent::record::threads::Unrecorded;
 use heaptide_agent::session::{self, fork};
+use heaptide_capture::Mode;
 use heaptide_control::config::RenderConfig;
 use heaptide_control::peer;
-use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
+use heaptide_control::recorder::{HeapOptions, Join, ModeOptions, Options, Recorder};
 use heaptide_control::security::{self, EntryPoint, Reach};
 use heaptide_control::token::Token;
 use heaptide_control::{
@@ -24,7 +23,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::recording::options_to_dict;
+use crate::client::{self, Client};
+use crate::recording::{self, change_mode_here, options_to_dict};
 use crate::text::{FsText, Text};
 
 /// Address space of a thread's stack; only the used part takes memory. Python code also runs on these threads.
@@ -59,6 +59,10 @@ impl Recorder for Process {
         session::active_path()
     }
 
+    fn labels(&self) -> Vec<(String, String)> {
+        recording::labels()
+    }
+
     fn start(&self, path: &Path, options: &Options) -> Result<Option<String>, String> {
         self.with_python(|py| {
             let options = options_to_dict(py, options.mode, options.interval_ms)?;
@@ -69,6 +73,20 @@ impl Recorder for Process {
 
     fn stop(&self) -> Result<(), String> {
         self.with_python(|py| self.stop.call0(py).map(|_| ()))
+    }
+
+    fn mode(&self) -> Option<Mode> {
+        session::active_mode()
+    }
+
+    fn change_mode(&self, wanted: &ModeOptions) -> Result<bool, String> {
+        let ModeOptions {
+            objects,
+            sample_bytes,
+            native,
+        } = *wanted;
+        self.with_python(|_| Ok(change_mode_here(objects, sample_bytes, native)))?
+            .map_err(|error| error.to_string())
     }
 
     fn heap(&self, path: &Path, options: &HeapOptions) -> Result<f64, String> {
@@ -167,7 +185,7 @@ impl Control {
 #[pymethods]
 impl Control {
     #[new]
-    #[pyo3(signature = (*, name, command, directory, group, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop, heap))]
+    #[pyo3(signature = (*, name, command, directory, group, run, run_folder, jobs_folder, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop, heap))]
     #[allow(
         clippy::too_many_arguments,
         reason = "keyword arguments, each with its name at the only caller"
@@ -177,6 +195,9 @@ impl Control {
         command: Text,
         directory: PathBuf,
         group: PathBuf,
+        run: Text,
+        run_folder: PathBuf,
+        jobs_folder: Option<PathBuf>,
         prefix: String,
         token: Option<String>,
         token_header: Option<String>,
@@ -207,6 +228,9 @@ impl Control {
             command: command.0,
             directory,
             group,
+            run: run.0,
+            run_folder,
+            jobs_folder,
             prefix,
             token,
             token_header,
@@ -267,6 +291,13 @@ impl Control {
         self.open(&Address::Unix(socket), Reach::Private)
     }
 
+    /// Records this process if its run is being recorded. Returns a warning.
+    fn join_wanted(&self, is_forked: bool) -> PyResult<Option<String>> {
+        let _unrecorded = Unrecorded::begin();
+        let joined = self.handler.join_wanted(is_forked);
+        joined.map_err(recording::RecordingError::new_err)
+    }
+
     /// Returns the other processes of the group that have sockets.
     fn siblings(&self) -> Vec<u32> {
         let own = std::process::id();
@@ -278,7 +309,7 @@ impl Control {
     }
 
     /// Answers a request that another server received. A trusted request comes from the program itself. A request with a
-    /// `connection`, a file descriptor, arrived at the port of `heaptide serve`.
+    /// `connection`, a file descriptor, arrived at the port of `heaptide serve`. A report is cancelled once `client` has left.
     #[allow(clippy::too_many_arguments, reason = "the parts of a request")]
     fn handle(
         &self,
@@ -290,8 +321,9 @@ impl Control {
         body: Vec<u8>,
         trusted: bool,
         connection: Option<c_int>,
+        client: Option<Py<Client>>,
     ) -> PyResult<Response> {
-        let connection = connection.map(duplicate).transpose()?;
+        let connection = connection.map(client::duplicate).transpose()?;
         let response = py.detach(|| {
             let _unrecorded = Unrecorded::begin();
             let entry_point = match &connection {
@@ -299,7 +331,11 @@ impl Control {
                 Some(connection) => EntryPoint::JobPort(peer::of_tcp(connection)),
                 None => EntryPoint::Mounted,
             };
-            let is_gone = || connection.as_ref().is_some_and(heaptide_control::is_gone);
+            let is_gone = || {
+                let client = client.as_ref().map(Py::get);
+                connection.as_ref().is_some_and(heaptide_control::is_gone)
+                    || client.is_some_and(Client::is_gone)
+            };
             match Request::from_parts(method, path, query, headers, body) {
                 Ok(request) => self.handler.handle(&request, entry_point, &is_gone),
                 Err(refusal) => {
@@ -351,17 +387,6 @@ impl Control {
             std::mem::forget(server);
         }
     }
-}
-
-/// Duplicates the descriptor of a TCP connection that the caller keeps open.
-fn duplicate(fd: c_int) -> PyResult<TcpStream> {
-    if fd < 0 {
-        return Err(PyValueError::new_err(format!("{fd} is not a connection")));
-    }
-    // SAFETY: the number is not -1, and `BorrowedFd` only passes it to the system call that duplicates it, which refuses a
-    // number that is not open. The Python caller keeps its socket open during the call.
-    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    Ok(borrowed.try_clone_to_owned()?.into())
 }
 
 fn close(fd: c_int) {

@@ -3,6 +3,7 @@
 use heaptide_report::object_graph::{self, Graph, Kind, Node};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::text::{Text, strings};
 
@@ -18,6 +19,31 @@ pub fn draw_graph(
     form: &str,
     title: Text,
 ) -> PyResult<String> {
+    let graph = graph(boxes, arrows)?;
+    let mut out = Vec::new();
+    match form {
+        "svg" => object_graph::svg(&mut out, &graph)?,
+        "html" => object_graph::page(&mut out, &graph, &title.0)?,
+        "dot" => object_graph::dot(&mut out, &graph)?,
+        other => return Err(PyValueError::new_err(format!("no form {other}"))),
+    }
+    Ok(String::from_utf8_lossy(&out).into_owned())
+}
+
+/// Returns the graph as PNG.
+#[pyfunction]
+pub fn draw_graph_png(
+    py: Python<'_>,
+    boxes: Vec<Box>,
+    arrows: Vec<(usize, usize, Text)>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    let graph = graph(boxes, arrows)?;
+    let mut out = Vec::new();
+    py.detach(|| object_graph::png(&mut out, &graph))?;
+    Ok(PyBytes::new(py, &out))
+}
+
+fn graph(boxes: Vec<Box>, arrows: Vec<(usize, usize, Text)>) -> PyResult<Graph> {
     let nodes = boxes
         .into_iter()
         .map(|(lines, kind, row, has_finalizer, attributes)| {
@@ -33,19 +59,11 @@ pub fn draw_graph(
                     .collect(),
             })
         });
-    let graph = Graph {
+    Ok(Graph {
         nodes: nodes.collect::<PyResult<_>>()?,
         edges: arrows
             .into_iter()
             .map(|(from, to, label)| (from, to, label.0))
             .collect(),
-    };
-    let mut out = Vec::new();
-    match form {
-        "svg" => object_graph::svg(&mut out, &graph)?,
-        "html" => object_graph::page(&mut out, &graph, &title.0)?,
-        "dot" => object_graph::dot(&mut out, &graph)?,
-        other => return Err(PyValueError::new_err(format!("no form {other}"))),
-    }
-    Ok(String::from_utf8_lossy(&out).into_owned())
+    })
 }

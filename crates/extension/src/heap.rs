@@ -14,7 +14,7 @@ use pyo3::types::PyTuple;
 
 use crate::heap_view::HeapView;
 use crate::recording::RecordingError;
-use crate::text::{Text, strings};
+use crate::text::{Text, pairs, strings};
 
 /// The numbers of a summary, in its order.
 type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
@@ -33,6 +33,7 @@ pub struct Request {
     executable: Text,
     host: Text,
     python_version: u32,
+    facts: Vec<(Text, Text)>,
 }
 
 impl Request {
@@ -44,13 +45,13 @@ impl Request {
             command: strings(self.command),
             executable: self.executable.0,
             host: self.host.0,
-            facts: heap_walk::process_facts(),
+            facts: [heap_walk::process_facts(), pairs(self.facts)].concat(),
         }
     }
 }
 
 /// Returns the addresses of the caller's `heaptide_token`, of an instance with two attributes, and of their values.
-fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Proof> {
+pub fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Proof> {
     let address = |at| PyResult::Ok(instance.get_item(at)?.as_ptr() as usize);
     Ok(Proof {
         token: token.as_ptr() as usize,

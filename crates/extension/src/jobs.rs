@@ -59,10 +59,21 @@ pub fn trust_contexts(trusted: bool) {
     context::trust(trusted);
 }
 
-/// Begins a job. Returns its number, or `None` if no accounts are open.
+/// Begins a job, whose token is the value of the context variable where it runs, or which runs in the thread with this
+/// ident. `group` is a number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
 #[pyfunction]
-pub fn job_begin(token: &Bound<'_, PyAny>) -> Option<u32> {
-    jobs::begin(token.as_ptr() as usize)
+#[pyo3(signature = (token, thread = None, group = 0))]
+pub fn job_begin(token: &Bound<'_, PyAny>, thread: Option<usize>, group: u32) -> Option<u32> {
+    match thread {
+        Some(thread) => jobs::begin_in_thread(thread, group),
+        None => jobs::begin(token.as_ptr() as usize, group),
+    }
+}
+
+/// Returns how long a job ran, or has been running; `None` once its account is closed.
+#[pyfunction]
+pub fn job_seconds(job: u32) -> Option<f64> {
+    jobs::with(|accounts| accounts.seconds(job)).flatten()
 }
 
 /// Ends a job: later allocations do not belong to it.
@@ -86,6 +97,8 @@ pub struct JobRest {
     kept_bytes: u64,
     n_kept: u64,
     released_bytes: u64,
+    peak_bytes: u64,
+    name_bytes: Option<u64>,
     allocated_bytes: u64,
     n_allocated: u64,
     /// Bytes, blocks, and frames (function, file, line), innermost first.
@@ -139,6 +152,8 @@ pub fn job_rest(
         kept_bytes: rest.kept_bytes,
         n_kept: rest.n_kept,
         released_bytes: rest.released_bytes,
+        peak_bytes: rest.peak_bytes,
+        name_bytes: rest.name_bytes,
         allocated_bytes: rest.allocated_bytes,
         n_allocated: rest.n_allocated,
         sites: rest.sites.into_iter().map(site).collect(),

@@ -1,14 +1,19 @@
 //! The extension module `heaptide._native`: converts between Python and Rust, and makes no decisions.
 
+mod client;
 mod command;
 mod control;
 mod drawing;
 mod files;
 mod heap;
 mod heap_view;
+mod job_base;
+mod job_marks;
 mod jobs;
 mod lines;
 mod main_program;
+mod objects;
+mod process;
 mod recording;
 mod text;
 mod usage;
@@ -29,9 +34,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::redact_command, module)?)?;
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::change_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::active_mode, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::watch_pressure, module)?)?;
+    module.add_function(wrap_pyfunction!(watcher::take_pressure, module)?)?;
     module.add_function(wrap_pyfunction!(recording::session_id, module)?)?;
     module.add_function(wrap_pyfunction!(recording::name_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::set_labels, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::rank, module)?)?;
     module.add_function(wrap_pyfunction!(recording::leave_out_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::unrecorded, module)?)?;
     module.add_function(wrap_pyfunction!(recording::before_fork, module)?)?;
     module.add_function(wrap_pyfunction!(recording::after_fork_in_parent, module)?)?;
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
@@ -45,13 +57,23 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(jobs::job_begin, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::job_end, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::job_settle, module)?)?;
+    module.add_function(wrap_pyfunction!(process::process_facts, module)?)?;
+    module.add_function(wrap_pyfunction!(jobs::job_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::job_rest, module)?)?;
     module.add_class::<jobs::JobRest>()?;
+    module.add_function(wrap_pyfunction!(job_marks::prepare_job_marks, module)?)?;
+    module.add_function(wrap_pyfunction!(job_marks::note_searched_modules, module)?)?;
+    module.add_class::<job_base::JobBase>()?;
+    module.add_class::<job_base::EnteredJob>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_summary, module)?)?;
     module.add_function(wrap_pyfunction!(drawing::draw_graph, module)?)?;
+    module.add_function(wrap_pyfunction!(drawing::draw_graph_png, module)?)?;
+    module.add_function(wrap_pyfunction!(text::size_text, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::count_types, module)?)?;
+    module.add_function(wrap_pyfunction!(objects::count_tracked, module)?)?;
     module.add_function(wrap_pyfunction!(files::private_folder, module)?)?;
     module.add_function(wrap_pyfunction!(files::check_folder, module)?)?;
     module.add_function(wrap_pyfunction!(files::write_file, module)?)?;
@@ -70,6 +92,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(heap::heap_values, module)?)?;
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_table, module)?)?;
     module.add_function(wrap_pyfunction!(heap_view::heap_rows_difference, module)?)?;
+    module.add_class::<client::Client>()?;
     module.add_class::<control::Control>()?;
     module.add_class::<control::Response>()?;
     module.add_function(wrap_pyfunction!(control::pause_servers, module)?)?;

@@ -3,20 +3,26 @@
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use heaptide_agent::record::threads;
 use heaptide_agent::session;
 use heaptide_agent::session::config::{Config, Program};
-use heaptide_agent::session::error::StartError;
+use heaptide_agent::session::error::{ChangeError, StartError};
 use heaptide_agent::session::fork;
 use heaptide_capture::Mode;
 use heaptide_capture::redact::Redaction;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 
-use crate::text::{FsText, Text, strings};
+use crate::job_marks;
+use crate::text::{FsText, Text, pairs, strings};
+
+const MAX_ATTEMPTS: usize = 1000;
+/// The labels of this process.
+static LABELS: Mutex<Vec<(String, String)>> = Mutex::new(Vec::new());
 
 /// The operating system's number for "file exists".
 const EEXIST: i32 = 17;
@@ -57,12 +63,13 @@ pub fn options_to_dict(
 
 /// Starts recording this process. Returns a warning if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths, library_paths, user_paths, user_packages))]
+#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths, library_paths, user_paths, user_packages, facts, outer_functions=Vec::new(), thread_names=Vec::new()))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
 )]
 pub fn start(
+    py: Python<'_>,
     path: PathBuf,
     options: Bound<'_, PyAny>,
     overwrite: bool,
@@ -81,6 +88,9 @@ pub fn start(
     library_paths: Vec<Text>,
     user_paths: Vec<Text>,
     user_packages: Vec<Text>,
+    facts: Vec<(Text, Text)>,
+    outer_functions: Vec<Text>,
+    thread_names: Vec<(u32, Text)>,
 ) -> PyResult<Option<String>> {
     let config = Config {
         path,
@@ -103,10 +113,17 @@ pub fn start(
             library_paths: strings(library_paths),
             user_paths: strings(user_paths),
             user_packages: strings(user_packages),
+            facts: pairs(facts),
+            outer_functions: strings(outer_functions),
         },
     };
     // SAFETY: a function called from Python runs with the GIL held.
-    unsafe { session::start(config) }.map_err(to_python)
+    let warning = unsafe { session::start(config) }.map_err(to_python)?;
+    for (native_id, name) in thread_names {
+        session::name_thread(native_id, &name.0);
+    }
+    job_marks::announce_all(py);
+    Ok(warning)
 }
 
 /// Returns a command line without what matches a pattern or contains a secret.
@@ -127,6 +144,46 @@ pub fn stop() -> Option<(FsText, bool)> {
     Some((stopped.path.into(), stopped.abandoned))
 }
 
+/// Changes the mode of the current recording; `None` keeps a part of it. Returns whether anything changed.
+#[pyfunction]
+#[pyo3(signature = (*, objects = None, sample_bytes = None, native = None))]
+pub fn change_mode(
+    objects: Option<bool>,
+    sample_bytes: Option<u64>,
+    native: Option<bool>,
+) -> PyResult<bool> {
+    change_mode_here(objects, sample_bytes, native)
+        .map_err(|error| RecordingError::new_err(error.to_string()))
+}
+
+/// Does the same for the control API. The caller holds the GIL.
+pub fn change_mode_here(
+    objects: Option<bool>,
+    sample_bytes: Option<u64>,
+    native: Option<bool>,
+) -> Result<bool, ChangeError> {
+    let now = session::active_mode().ok_or(ChangeError::NotRecording)?;
+    let wanted = Mode {
+        objects: objects.unwrap_or(now.objects),
+        sample_bytes: sample_bytes.unwrap_or(now.sample_bytes),
+        native: native.unwrap_or(now.native),
+        ..now
+    };
+    // SAFETY: both callers hold the GIL.
+    unsafe { session::change_mode(wanted) }
+}
+
+/// Returns the mode of the current recording as options, or `None`.
+#[pyfunction]
+pub fn active_mode(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
+    let Some(mode) = session::active_mode() else {
+        return Ok(None);
+    };
+    let dict = options_to_dict(py, mode, 0)?;
+    dict.del_item("interval_ms")?;
+    Ok(Some(dict))
+}
+
 /// Returns the path of the capture that is being written, or `None`.
 #[pyfunction]
 pub fn active() -> Option<FsText> {
@@ -145,6 +202,35 @@ pub fn name_thread(native_id: u32, name: Text) {
     session::name_thread(native_id, &name.0);
 }
 
+/// Stores the labels of this process: `changed` in the running recording, `all` for the status of the control API.
+#[pyfunction]
+pub fn set_labels(all: Vec<(Text, Text)>, changed: Vec<(Text, Text)>) {
+    for (key, value) in &changed {
+        session::set_label(&key.0, &value.0);
+    }
+    let all = pairs(all);
+    // A thread of the parent may have held the lock when this process was forked. The lock is otherwise held for an instant.
+    for _ in 0..MAX_ATTEMPTS {
+        if let Ok(mut labels) = LABELS.try_lock() {
+            *labels = all;
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// Returns the labels of this process. Does not need the interpreter.
+pub fn labels() -> Vec<(String, String)> {
+    let labels = (0..MAX_ATTEMPTS).find_map(|_| LABELS.try_lock().ok());
+    labels.map(|labels| labels.clone()).unwrap_or_default()
+}
+
+/// Returns the rank that a launcher gave this process.
+#[pyfunction]
+pub fn rank() -> Option<u32> {
+    heaptide_watch::node::Node::of_this_process().rank
+}
+
 /// Excludes a thread that is not registered with Python yet. `heaptide detach` finds this function by its symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
@@ -155,6 +241,17 @@ pub extern "C" fn heaptide_leave_out_thread() {
 #[pyfunction]
 pub fn leave_out_thread() {
     threads::leave_out_for_good();
+}
+
+/// Calls a function of Heaptide whose allocations are not recorded.
+#[pyfunction]
+#[pyo3(signature = (function, *arguments))]
+pub fn unrecorded<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyTuple>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let _guard = threads::Unrecorded::begin();
+    function.call1(arguments)
 }
 
 /// Ends the keeper thread before Python forks.
@@ -175,9 +272,11 @@ pub fn after_fork_in_parent() {
 
 /// Continues recording in a forked child, into the child's own file, if the parent follows forks.
 #[pyfunction]
-pub fn start_in_child() -> PyResult<Option<String>> {
+pub fn start_in_child(py: Python<'_>, facts: Vec<(Text, Text)>) -> PyResult<Option<String>> {
     // SAFETY: a function called from Python runs with the GIL held.
-    unsafe { session::start_in_child() }.map_err(to_python)
+    let warning = unsafe { session::start_in_child(pairs(facts)) }.map_err(to_python)?;
+    job_marks::announce_all(py);
+    Ok(warning)
 }
 
 pub fn to_python(error: StartError) -> PyErr {

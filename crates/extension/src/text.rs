@@ -39,6 +39,12 @@ pub fn strings(texts: Vec<Text>) -> Vec<String> {
     texts.into_iter().map(|text| text.0).collect()
 }
 
+/// Returns pairs of strings, such as labels.
+pub fn pairs(texts: Vec<(Text, Text)>) -> Vec<(String, String)> {
+    let texts = texts.into_iter();
+    texts.map(|(key, value)| (key.0, value.0)).collect()
+}
+
 /// A path or a word of a command line on its way to Python, which decodes it as it decodes `sys.argv`.
 pub struct FsText(pub OsString);
 
@@ -63,4 +69,10 @@ impl<'py> IntoPyObject<'py> for FsText {
             Bound::from_owned_ptr_or_err(py, decoded)
         }
     }
+}
+
+/// Returns a size as reports show it.
+#[pyfunction]
+pub fn size_text(n_bytes: u64) -> String {
+    heaptide_report::units::size(n_bytes)
 }

@@ -1,4 +1,5 @@
-//! The thread that checks for a signal, the control file and the size of the capture, by calling a Python function.
+//! The thread that checks for a signal, the control file and the size of the capture, by calling a Python function. It also
+//! reads the memory in use, without the GIL, and calls the function when a threshold is crossed.
 //!
 //! It is one of Heaptide's own threads: it is not recorded, `threading` does not list it, and it ends before the process
 //! forks, because Python warns about forks in processes with several threads. It also ends before the interpreter is
@@ -9,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use heaptide_agent::host::pressure::{self, Gauge, Pressure};
 use heaptide_agent::host::{own_thread, sys};
 use heaptide_agent::record::threads::Unrecorded;
 use heaptide_agent::session::fork;
@@ -20,6 +22,13 @@ const STACK_BYTES: usize = 1 << 20;
 const MAX_WAIT_FOR_FORK: Duration = Duration::from_secs(1);
 /// The program's exit waits at most this long for a running check, which normally takes milliseconds.
 const MAX_WAIT_FOR_EXIT: Duration = Duration::from_secs(10);
+
+/// Time between two readings of the memory in use, if a threshold is set.
+const PRESSURE_PAUSE: Duration = Duration::from_millis(20);
+
+/// The last crossing that Python has not taken yet. Locked for an instant, and never while the process forks: the thread that
+/// writes it ends before.
+static PRESSURE: Mutex<Option<Pressure>> = Mutex::new(None);
 
 /// Locked only with the GIL held, so that a forked child finds the lock free.
 static WATCHER: Mutex<Option<Watcher>> = Mutex::new(None);
@@ -76,6 +85,53 @@ impl Shared {
     }
 }
 
+/// Time until the thread looks for memory pressure again, or until its next check.
+fn step(pause: Duration) -> Duration {
+    match pressure::is_wanted() {
+        true => pause.min(PRESSURE_PAUSE),
+        false => pause,
+    }
+}
+
+/// Whether the check is due, because its time has come or memory is under pressure. Takes no GIL.
+fn is_check_due(gauge: &mut Option<Gauge>, next_check: Instant) -> bool {
+    if pressure::is_wanted() {
+        let found = gauge.get_or_insert_with(Gauge::open).poll();
+        if let Some(found) = found {
+            *PRESSURE.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+            return true;
+        }
+    }
+    Instant::now() >= next_check
+}
+
+/// Watches for memory pressure from the watcher thread: at `thousandths` of the control group's limit, or at resident `bytes`.
+/// Returns whether the threshold can be reached: `false` if there is no control group with a limit.
+#[pyfunction]
+#[pyo3(signature = (*, thousandths = 0, bytes = 0))]
+pub fn watch_pressure(thousandths: u64, bytes: u64) -> bool {
+    let _unrecorded = Unrecorded::begin();
+    if bytes > 0 {
+        pressure::watch_bytes(bytes);
+        return true;
+    }
+    let has_limit = pressure::has_limit();
+    if has_limit {
+        pressure::watch_share(thousandths);
+    }
+    has_limit
+}
+
+/// Returns the last crossing of the threshold, once: used bytes, limit and threshold.
+#[pyfunction]
+pub fn take_pressure() -> Option<(u64, u64, u64)> {
+    let taken = PRESSURE
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take()?;
+    Some((taken.used_bytes, taken.limit_bytes, taken.threshold_bytes))
+}
+
 fn watcher() -> MutexGuard<'static, Option<Watcher>> {
     WATCHER.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -90,9 +146,14 @@ impl Watcher {
         let (own, check, pause) = (shared.clone(), self.check.clone(), self.pause);
         let work = move || {
             own.number.store(sys::thread_id(), Ordering::SeqCst);
-            while !own.wait(pause, |state| state.is_stopping) {
-                // The function reports its own failures, and returns nothing.
-                Python::try_attach(|py| drop(check.call0(py)));
+            let mut gauge = None;
+            let mut next_check = Instant::now() + pause;
+            while !own.wait(step(pause), |state| state.is_stopping) {
+                if is_check_due(&mut gauge, next_check) {
+                    // The function reports its own failures, and returns nothing.
+                    Python::try_attach(|py| drop(check.call0(py)));
+                    next_check = Instant::now() + pause;
+                }
             }
             // Dropped here: the last reference needs the GIL, which the starting thread has.
             Python::try_attach(|_| drop(check));

@@ -23,7 +23,8 @@ pub use memory::{
 pub use network::{overflow_user, sees_all_users, tcp_owner};
 pub use process::{
     Stat, Status, arguments, cgroups, environment_variable, executable, exists, find_by_name,
-    is_running, owner, pid_namespace, pid_space_facts, pids, process_facts, program_name, root,
-    sees_same_files, start_text, status_text, system_call, thread_name, threads,
+    is_running, owner, pid_namespace, pid_namespace_of, pid_space_facts, pids, process_facts,
+    program_name, root, sees_same_files, start_text, status_text, system_call, thread_name,
+    threads,
 };
 pub use resident_mappings::{ResidentMapping, resident_mappings};

@@ -241,15 +241,22 @@ pub fn process_facts() -> Vec<(String, String)> {
 
 /// Returns the part of [`process_facts`] that all processes with IDs of the same numbering share.
 pub fn pid_space_facts() -> Vec<(String, String)> {
-    let namespace = pid_namespace().and_then(|link| {
-        let link = link.to_str()?;
-        Some(link.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned())
-    });
+    let namespace = pid_namespace().and_then(|link| namespace_number(&link));
     let facts = [("boot_id", crate::boot_id()), ("pid_namespace", namespace)];
     let known = facts.into_iter();
     known
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
         .collect()
+}
+
+/// Returns the namespace of a process's own ID, as in [`pid_space_facts`]; `None` if it cannot be read.
+pub fn pid_namespace_of(pid: u32) -> Option<String> {
+    namespace_number(&fs::read_link(format!("/proc/{pid}/ns/pid")).ok()?)
+}
+
+fn namespace_number(link: &Path) -> Option<String> {
+    let link = link.to_str()?;
+    Some(link.strip_prefix("pid:[")?.strip_suffix(']')?.to_owned())
 }
 
 /// Formats the start time of a process, in clock ticks since boot, as seconds. The kernel reports 100 ticks per second.

@@ -8,6 +8,8 @@
 //! unmap m+4096 4096                  a range of it
 //! refuse                             the thread's previous free did not happen
 //! thread 2 worker                    the following statements happen in this thread, which has this name
+//! job 7 import load · job 0          the thread works for job 7, named import, with the key load; for none
+//! job_end 7 failed                   the job ended
 //! time 1500                          microseconds since the start
 //! part LibcFree 4096                 a part of the process's memory
 //! stopped 1500 42 disk full          the recording failed at this time; 42 events were dropped afterwards
@@ -15,12 +17,13 @@
 //! ```
 //! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use heaptide_capture::area::{BlockHead, ChunkHead, ExtentHead};
 use heaptide_capture::wire::Writer;
 use heaptide_capture::{
-    Allocator, Capture, Code, Entry, Frame, Header, Lost, MemoryPart, Packer, StopMark, Tables,
+    Allocator, Capture, Code, Entry, Frame, Header, JobBegan, JobEnded, Lost, MemoryPart, Outcome,
+    Packer, StopMark, Tables,
 };
 
 const N_LINES: i32 = 400;
@@ -75,6 +78,8 @@ struct Builder {
     blocks: HashMap<String, u64>,
     next_address: u64,
     stopped: Option<StopMark>,
+    job_names: HashMap<String, u32>,
+    jobs: HashSet<u32>,
 }
 
 impl Builder {
@@ -89,6 +94,8 @@ impl Builder {
             blocks: HashMap::new(),
             next_address: 0x5555_0000_0000,
             stopped: None,
+            job_names: HashMap::new(),
+            jobs: HashSet::new(),
         };
         // One clock unit is a microsecond.
         for seconds in [0, 1_000] {
@@ -165,6 +172,45 @@ impl Builder {
                 let length = number(2);
                 self.thread()
                     .event(|tables, out| tables.write_free_range(out, address, length));
+            }
+            "job" => {
+                let job = number(1) as u32;
+                let name = words.get(2).map_or("", |name| name);
+                let n_names = self.job_names.len() as u32;
+                let name_number = match job {
+                    0 => 0,
+                    _ => *self.job_names.entry(name.to_owned()).or_insert(n_names + 1),
+                };
+                if job != 0 && self.jobs.insert(job) {
+                    let time = self.time;
+                    self.register(Entry::JobBegan(JobBegan {
+                        number: job,
+                        name_number,
+                        parent: 0,
+                        thread: 4711,
+                        time,
+                        unix_ns: header().started_unix_ns + time * 1_000,
+                        name: name.as_bytes(),
+                        key: words.get(3).map(|key| key.as_bytes()),
+                        labels: b"",
+                    }));
+                }
+                self.thread()
+                    .write(|tables, out| tables.write_job(out, job, name_number));
+            }
+            "job_end" => {
+                let job = number(1) as u32;
+                let outcome = words.get(2).and_then(|name| Outcome::from_name(name));
+                let time = self.time;
+                self.thread()
+                    .write(|tables, out| tables.write_job_end(out, job));
+                self.register(Entry::JobEnded(JobEnded {
+                    number: job,
+                    time,
+                    unix_ns: header().started_unix_ns + time * 1_000,
+                    outcome: outcome.unwrap_or(Outcome::Ok),
+                    error: b"",
+                }));
             }
             "refuse" => self.thread().event(|tables, out| tables.write_unfree(out)),
             "thread" => self.switch_to(number(1) as u32, words.get(2).unwrap_or(&"worker")),

@@ -44,7 +44,9 @@ pub fn tick(
         .processes
         .iter()
         .filter(|(number, ..)| wanted.0 || *number == 0);
-    let total: u64 = counted.map(|(.., memory)| memory.by(backend)).sum();
+    let total: u64 = counted
+        .map(|(.., memory)| memory.by(backend))
+        .fold(0, u64::saturating_add);
     let _ = writeln!(line, "MEM {:.6} {time_s:.4}", mib(total));
     if wanted.1 {
         for (_, pid, memory) in tick.processes.iter().filter(|(number, ..)| *number != 0) {

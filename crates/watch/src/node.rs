@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use heaptide_procfs as procfs;
 
+use crate::command::Hide;
+
 /// Variables with the rank in the whole run; the first that is set is used.
 const RANKS: [&str; 8] = [
     "HEAPTIDE_RANK",
@@ -64,6 +66,21 @@ impl Node {
         self.rank == Some(0)
     }
 
+    /// Returns the path of this process's own file where all processes of a run are given the same path: ranks that share a
+    /// host add their number before the extension.
+    pub fn own_path(&self, path: &Path) -> PathBuf {
+        let Some(rank) = self.rank.filter(|_| self.n_on_host != Some(1)) else {
+            return path.to_owned();
+        };
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!("-rank{rank}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    }
+
     /// Returns an endless list of names to try, best first: a name may be taken by an older run or another rank.
     pub fn worker_names(&self) -> impl Iterator<Item = String> + '_ {
         let host = &self.host;
@@ -74,6 +91,29 @@ impl Node {
         let first = format!("{stem}.dat");
         std::iter::once(first).chain((2..).map(move |n: u32| format!("{stem}.{n}.dat")))
     }
+}
+
+/// Variables with the name of the run; the first that is set is used.
+const RUNS: [&str; 2] = ["HEAPTIDE_RUN", "HEAPTIDE_GROUP"];
+const LABELS: &str = "HEAPTIDE_LABELS";
+
+/// Returns the run and the labels that the environment names, as the files store them.
+pub fn run_facts(hide: Hide) -> Vec<(String, String)> {
+    let set = |name: &&str| std::env::var(name).ok().filter(|text| !text.is_empty());
+    let run = RUNS.iter().find_map(set);
+    let mut facts: Vec<(String, String)> =
+        run.map(|run| ("run".to_owned(), run)).into_iter().collect();
+    let words = set(&LABELS).unwrap_or_default();
+    let words = words
+        .split(',')
+        .map(|word| word.trim().to_owned())
+        .collect();
+    for word in hide(words) {
+        if let Some((key, value)) = word.split_once('=').filter(|(key, _)| !key.is_empty()) {
+            facts.push((format!("label.{}", key.trim()), value.trim().to_owned()));
+        }
+    }
+    facts
 }
 
 /// Returns the folder that the environment names.
@@ -108,6 +148,22 @@ mod tests {
         assert_eq!(first_names(&one), ["n7-rank3.dat", "n7-rank3.2.dat"]);
         let other = node(&[("PMI_RANK", "1")]);
         assert_eq!(first_names(&other)[0], "n7-rank1.dat");
+    }
+
+    #[test]
+    fn ranks_that_are_given_one_path_use_different_files() {
+        let one = node(&[
+            ("OMPI_COMM_WORLD_RANK", "3"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "4"),
+        ]);
+        assert_eq!(
+            one.own_path(Path::new("out/n7.dat")),
+            Path::new("out/n7-rank3.dat")
+        );
+        assert_eq!(
+            node(&[]).own_path(Path::new("out/n7.dat")),
+            Path::new("out/n7.dat")
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use heaptide_timeline::{Backend, Ending, Format, Header, Memory, NewProcess, Rec
 use crate::cgroup::Cgroup;
 use crate::command::{self, Hide};
 use crate::functions::{self, Functions};
+use crate::node;
 use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
 
@@ -37,6 +38,7 @@ impl Target {
         };
         header.started_s = unix_seconds();
         header.facts = procfs::pid_space_facts();
+        header.facts.extend(node::run_facts(hide));
     }
 }
 

@@ -1,5 +1,6 @@
 //! `heaptide attach`: records a running process.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -13,12 +14,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
-use super::{detach, record};
+use super::{detach, record, run};
 use crate::arguments::{self, flag};
+use crate::command_line::{CommandLine, Target as CommandTarget};
 use crate::exit::Failure;
 use crate::live::{Feed, find};
+use crate::memray_options;
 use crate::messages::message;
-use crate::run_summary;
+use crate::run_summary::print_run_summary;
 use crate::terminal::{self, Exit, Paint};
 
 pub(crate) const NAME: &str = "attach";
@@ -51,9 +54,15 @@ pub(crate) fn arguments() -> Command {
                 "live",
                 "show allocations made after attaching in this terminal",
             )
-            .conflicts_with_all(["output", "duration"]),
+            .conflicts_with_all(["output", "duration", "follow-fork"]),
         )
         .args(arguments::recording())
+        .arg(flag(
+            "follow-fork",
+            "also record forked children, each in its own file",
+        ))
+        .args(memray_options::compression())
+        .args(memray_options::debugger())
         .arg(
             Arg::new("duration")
                 .long("duration")
@@ -117,6 +126,7 @@ fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started
         native: mode.native,
         sample_bytes: mode.sample_bytes,
         aggregate: mode.aggregate || matches.get_flag("live"),
+        follow_fork: matches.get_flag("follow-fork"),
         interval_ms: arguments::interval_ms(matches),
     };
     match visit::attach(target, &request) {
@@ -211,9 +221,7 @@ fn wait_and_detach(
         )));
     };
     if !matches.get_flag("quiet") {
-        for line in run_summary(&path) {
-            message!("{line}");
-        }
+        print_run_summary(&path);
     }
     if let Some(signal) = received.filter(|&signal| signal != SIGINT) {
         // The parent sees the same exit as without the handler. Ctrl-C is the normal way to stop early.
@@ -267,9 +275,28 @@ pub(crate) fn destination(
     Ok(path)
 }
 
+/// Returns the program that `heaptide run` runs, if this is its command line.
+fn recorded_program(words: &[OsString]) -> Option<String> {
+    let file_name = |word: &OsString| Path::new(word).file_name().map(OsStr::to_owned);
+    let is_heaptide = |word: &OsString| file_name(word).is_some_and(|name| name == "heaptide");
+    let at = words.iter().position(is_heaptide)?;
+    let line = CommandLine::split(words[at..].to_vec(), &crate::command());
+    line.own.iter().find(|word| *word == run::NAME)?;
+    let name = match line.target().ok()?.0 {
+        CommandTarget::Script(path) => file_name(&path.into_os_string())?,
+        CommandTarget::Module(name) => name,
+        CommandTarget::Code(_) => "string".into(),
+        CommandTarget::Stdin => "stdin".into(),
+    };
+    Some(name.to_string_lossy().into_owned())
+}
+
 /// Returns the program of the process: the first argument of the interpreter that is not an option, or the module of `-m`.
 fn program_name(pid: u32) -> String {
     let words = procfs::arguments(pid).unwrap_or_default();
+    if let Some(name) = recorded_program(&words) {
+        return name;
+    }
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     let mut words = words.iter().map(|word| &**word).skip(1);
     let name = loop {
@@ -284,4 +311,29 @@ fn program_name(pid: u32) -> String {
         }
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_of_heaptide_run_is_named_after_the_script() {
+        let name = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            recorded_program(&words)
+        };
+        for (line, program) in [
+            ("python -m heaptide run -q -o x.tide dir/job.py 5", "job.py"),
+            (
+                "/venv/bin/python /venv/bin/heaptide run -m package.job",
+                "package.job",
+            ),
+            ("python -m heaptide --color never run -c pass", "string"),
+        ] {
+            assert_eq!(name(line).as_deref(), Some(program), "{line}");
+        }
+        assert_eq!(name("python -m heaptide worker tasks:send"), None);
+        assert_eq!(name("python job.py"), None);
+    }
 }

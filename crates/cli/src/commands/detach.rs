@@ -11,8 +11,9 @@ use heaptide_procfs as procfs;
 use crate::arguments;
 use crate::commands::symbols;
 use crate::exit::Failure;
+use crate::memray_options;
 use crate::messages::message;
-use crate::run_summary;
+use crate::run_summary::print_run_summary;
 
 pub(crate) const NAME: &str = "detach";
 
@@ -27,6 +28,7 @@ pub(crate) fn arguments() -> Command {
         )
         .arg(arguments::pid())
         .arg(arguments::quiet())
+        .args(memray_options::debugger())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -34,9 +36,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let target = Target::find(pid).map_err(Failure::failed)?;
     let path = end(&target)?;
     if !matches.get_flag("quiet") {
-        for line in run_summary(&path) {
-            message!("{line}");
-        }
+        print_run_summary(&path);
     }
     Ok(())
 }

@@ -85,6 +85,7 @@ pub(crate) fn arguments() -> Command {
         .group(ArgGroup::new("format").args(["json", "html"]))
         .arg(no_source())
         .args(filters::arguments())
+        .arg(filters::by_job())
         .args(output::arguments())
 }
 
@@ -283,7 +284,7 @@ impl Allowance {
         };
         let limit = match self {
             Allowance::Bytes(bytes) => units::size(bytes),
-            Allowance::Percent(percent) => format!("{percent} %"),
+            Allowance::Percent(percent) => format!("{percent}%"),
         };
         Err(Failure::failed(format!(
             "{what} grew by {} ({}){noise}, more than the {limit} of --fail-above: see the stacks that changed",

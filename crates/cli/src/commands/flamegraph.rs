@@ -5,6 +5,7 @@ use heaptide_report::html::Page;
 use heaptide_report::json::flame::FirstView;
 
 use crate::exit::Failure;
+use crate::memray_options;
 use crate::metrics;
 use crate::page::{self, PageOutput};
 
@@ -28,7 +29,8 @@ pub(crate) fn arguments() -> Command {
                 .long("split-threads")
                 .action(ArgAction::SetTrue)
                 .help("initially show one tree per thread"),
-        );
+        )
+        .args(memray_options::time());
     page::arguments(command.args(metrics::arguments()))
 }
 

@@ -172,15 +172,32 @@ fn find_executable(name: &OsStr) -> Option<PathBuf> {
 }
 
 fn local(n_ranks: u32, rank: &[OsString]) -> Vec<Start> {
+    let run = run_name();
     let start = |number: u32| Start {
         words: rank.to_vec(),
         variables: vec![
             ("HEAPTIDE_RANK", number.to_string().into()),
+            ("HEAPTIDE_RUN", run.clone()),
             ("HEAPTIDE_SIZE", n_ranks.to_string().into()),
             ("HEAPTIDE_LOCAL_SIZE", n_ranks.to_string().into()),
         ],
     };
     (0..n_ranks).map(start).collect()
+}
+
+/// Returns the name of the run that all ranks share: the user's, or one after this process.
+fn run_name() -> OsString {
+    let chosen = ["HEAPTIDE_RUN", "HEAPTIDE_GROUP"].into_iter();
+    let chosen = chosen
+        .filter_map(std::env::var_os)
+        .find(|name| !name.is_empty());
+    chosen.unwrap_or_else(|| {
+        let (host, pid) = (heaptide_procfs::host_name(), std::process::id());
+        // The start of a process is unique on its host.
+        let start = heaptide_procfs::process_facts().pop().map(|fact| fact.1);
+        let start = start.unwrap_or_default().replace(['.', 's'], "");
+        format!("launch-{host}~{pid}~{start}").into()
+    })
 }
 
 fn has_timelines(folder: &Path) -> bool {

@@ -11,7 +11,7 @@ use heaptide_report::text::notes;
 use heaptide_report::{html, json, text};
 
 use crate::Outcome;
-use crate::arguments::{self, file, flag, force};
+use crate::arguments::{self, CAPTURE, file, flag, force};
 use crate::command_line::{CommandLine, Target};
 use crate::exit::{self, Failure};
 use crate::filters;
@@ -83,7 +83,7 @@ pub(crate) fn arguments() -> Command {
                 .help("additional columns for a program, from a recording of its functions"),
         )
         .arg(
-            Arg::new("capture")
+            Arg::new(CAPTURE)
                 .long("from")
                 .value_name("CAPTURE")
                 .value_parser(value_parser!(PathBuf))
@@ -94,7 +94,7 @@ pub(crate) fn arguments() -> Command {
             Arg::new("function")
                 .long("function")
                 .value_name("NAME")
-                .requires("capture")
+                .requires(CAPTURE)
                 .help_heading(OF_CAPTURES)
                 .help("only functions of this name, in any module"),
         )
@@ -110,15 +110,23 @@ pub(crate) fn arguments() -> Command {
         )
         .arg(
             flag("libraries", "also functions of installed packages and the standard library")
-                .requires("capture")
+                .requires(CAPTURE)
                 .help_heading(OF_CAPTURES),
         )
         .arg(
             arguments::json()
-                .requires("capture")
+                .requires(CAPTURE)
                 .help_heading(OF_CAPTURES),
         )
         .args(arguments::program())
+        .arg(
+            Arg::new("more")
+                .value_name("CAPTURE")
+                .num_args(0..)
+                .value_parser(value_parser!(PathBuf))
+                .requires(CAPTURE)
+                .hide(true),
+        )
         // Here `--from` names a capture, not a time.
         .args(
             filters::arguments()
@@ -129,10 +137,8 @@ pub(crate) fn arguments() -> Command {
 
 /// Prints the tables of a capture, or returns a plan to run a program.
 pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Failure> {
-    match matches.get_one::<PathBuf>("capture") {
-        Some(first) => {
-            from_captures(matches, first, line.program).map(|()| Outcome::Exit(exit::OK))
-        }
+    match matches.get_one::<PathBuf>(CAPTURE) {
+        Some(first) => from_captures(matches, first).map(|()| Outcome::Exit(exit::OK)),
         None => plan(matches, line).map(Outcome::Lines),
     }
 }
@@ -161,18 +167,14 @@ fn precision(matches: &ArgMatches) -> u8 {
     matches.get_one::<u8>("precision").copied().unwrap_or(3)
 }
 
-fn from_captures(
-    matches: &ArgMatches,
-    first: &PathBuf,
-    more: Vec<OsString>,
-) -> Result<(), Failure> {
+fn from_captures(matches: &ArgMatches, first: &PathBuf) -> Result<(), Failure> {
     Output::check(matches)?;
     let page = matches.get_one::<PathBuf>("html");
     if let Some(path) = page {
         Output::check_file(path, matches.get_flag("force"))?;
     }
-    let more: Vec<PathBuf> = more.into_iter().map(PathBuf::from).collect();
-    let captures = std::iter::once(first).chain(&more);
+    let more = matches.get_many::<PathBuf>("more").into_iter().flatten();
+    let captures = std::iter::once(first).chain(more);
     let session = input::session_of(captures, filters::request(matches))?;
     let function = matches.get_one::<String>("function");
     let choice = LineChoice {

@@ -1,15 +1,20 @@
-//! The subcommands, one file each. To add one, add a file, its line in the module list and its line in [`ALL`].
+//! The subcommands, one file each. To add one, add a file, its line in the module list and its line in [`GROUPS`].
 
 pub(crate) mod attach;
+pub(crate) mod compat;
+pub(crate) mod completions;
 pub(crate) mod ctl;
 pub(crate) mod detach;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod flamegraph;
 pub(crate) mod heap;
+pub(crate) mod jobs;
 pub(crate) mod launch;
 pub(crate) mod lines;
 pub(crate) mod list;
 pub(crate) mod live;
+pub(crate) mod man;
 pub(crate) mod parse;
 pub(crate) mod peak;
 pub(crate) mod plot;
@@ -24,6 +29,7 @@ pub(crate) mod table;
 pub(crate) mod timeline;
 pub(crate) mod transform;
 pub(crate) mod tree;
+pub(crate) mod version;
 pub(crate) mod worker;
 
 use clap::{ArgMatches, Command};
@@ -63,32 +69,76 @@ const fn other(
     }
 }
 
+/// Subcommands with a common heading in the help.
+pub(crate) struct Group {
+    pub heading: &'static str,
+    pub commands: &'static [Subcommand],
+}
+
 /// All subcommands, in the order of the help.
-pub(crate) const ALL: &[Subcommand] = &[
-    other(run::NAME, run::arguments, run::run),
-    other(lines::NAME, lines::arguments, lines::run),
-    complete!(live::NAME, live::arguments, live::run),
-    complete!(attach::NAME, attach::arguments, attach::run),
-    complete!(detach::NAME, detach::arguments, detach::run),
-    other(serve::NAME, serve::arguments, serve::run),
-    other(worker::NAME, worker::arguments, worker::run),
-    complete!("ctl", ctl::arguments, ctl::run),
-    other("heap", heap::arguments, heap::run),
-    complete!("flamegraph", flamegraph::arguments, flamegraph::run),
-    complete!("table", table::arguments, table::run),
-    complete!("stats", stats::arguments, stats::run),
-    complete!("summary", summary::arguments, summary::run),
-    complete!("tree", tree::arguments, tree::run),
-    complete!("timeline", timeline::arguments, timeline::run),
-    complete!("diff", diff::arguments, diff::run),
-    complete!("transform", transform::arguments, transform::run),
-    complete!("symbols", symbols::arguments, symbols::run),
-    complete!("parse", parse::arguments, parse::run),
-    complete!(record::NAME, record::arguments, record::run),
-    complete!(launch::NAME, launch::arguments, launch::run),
-    complete!("plot", plot::arguments, plot::run),
-    complete!("peak", peak::arguments, peak::run),
-    complete!("list", list::arguments, list::run),
-    complete!("rm", rm::arguments, rm::run),
-    complete!("clean", rm::clean_arguments, rm::clean),
+pub(crate) const GROUPS: &[Group] = &[
+    Group {
+        heading: "Record",
+        commands: &[
+            other(run::NAME, run::arguments, run::run),
+            complete!(attach::NAME, attach::arguments, attach::run),
+            complete!(detach::NAME, detach::arguments, detach::run),
+            complete!(live::NAME, live::arguments, live::run),
+            other(lines::NAME, lines::arguments, lines::run),
+        ],
+    },
+    Group {
+        heading: "Look at a capture",
+        commands: &[
+            complete!("stats", stats::arguments, stats::run),
+            complete!("flamegraph", flamegraph::arguments, flamegraph::run),
+            complete!("tree", tree::arguments, tree::run),
+            complete!("summary", summary::arguments, summary::run),
+            complete!("table", table::arguments, table::run),
+            complete!("timeline", timeline::arguments, timeline::run),
+            complete!("diff", diff::arguments, diff::run),
+            complete!("transform", transform::arguments, transform::run),
+        ],
+    },
+    Group {
+        heading: "Objects",
+        commands: &[other("heap", heap::arguments, heap::run)],
+    },
+    Group {
+        heading: "Over time",
+        commands: &[
+            complete!(record::NAME, record::arguments, record::run),
+            complete!("plot", plot::arguments, plot::run),
+            complete!("peak", peak::arguments, peak::run),
+            complete!(launch::NAME, launch::arguments, launch::run),
+        ],
+    },
+    Group {
+        heading: "Serve and control",
+        commands: &[
+            complete!("jobs", jobs::arguments, jobs::run),
+            other(serve::NAME, serve::arguments, serve::run),
+            other(worker::NAME, worker::arguments, worker::run),
+            complete!("ctl", ctl::arguments, ctl::run),
+        ],
+    },
+    Group {
+        heading: "More",
+        commands: &[
+            complete!("list", list::arguments, list::run),
+            other("doctor", doctor::arguments, doctor::run),
+            complete!("rm", rm::arguments, rm::run),
+            complete!("clean", rm::clean_arguments, rm::clean),
+            complete!("symbols", symbols::arguments, symbols::run),
+            complete!("parse", parse::arguments, parse::run),
+            complete!("compat", compat::arguments, compat::run),
+            complete!("completions", completions::arguments, completions::run),
+            complete!("man", man::arguments, man::run),
+            complete!("version", version::arguments, version::run),
+        ],
+    },
 ];
+
+pub(crate) fn all() -> impl Iterator<Item = &'static Subcommand> {
+    GROUPS.iter().flat_map(|group| group.commands)
+}

@@ -6,11 +6,14 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use heaptide_analysis::model::chart::Chart;
 use heaptide_analysis::timeline::{ChartOptions, Named, chart};
 use heaptide_report::timeline::{page, png, svg, terminal};
+use heaptide_report::units;
 use heaptide_timeline::Timeline;
 use heaptide_watch::local_stamp;
 
+use super::list;
 use crate::arguments;
 use crate::exit::Failure;
+use crate::folders;
 use crate::output::Output;
 use crate::timelines;
 
@@ -58,7 +61,7 @@ pub(crate) fn arguments() -> Command {
                 .help("only this range of seconds, for example 0,20.5"),
         )
         .arg(flag("flame", 'f', "show function calls as stacked bars"))
-        .arg(flag("slope", 's', "show a trend line and its slope in MiB per second"))
+        .arg(flag("slope", 's', "show a trend line and its slope per second"))
         .arg(Arg::new("backend").long("backend").hide(true).help("accepted for mprof; ignored"))
         .arg(timelines::argument())
 }
@@ -99,6 +102,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         has_no_functions: matches.get_flag("no-function-ts"),
         is_flame: matches.get_flag("flame"),
         max_points: MAX_POINTS,
+        clock_offsets: folders::clock_offsets(paths.iter()),
     };
     let chart = chart(&runs, &options);
     if chart.series.is_empty() {
@@ -161,22 +165,25 @@ fn name(path: &Path, timeline: &Timeline, is_one_of_many: bool) -> String {
     }
 }
 
-/// Formats the start time as in mprof's legend.
+/// Formats the start time for the legend, to the millisecond.
 fn started(timeline: &Timeline) -> String {
     let start = timeline
         .span()
         .map_or(timeline.header.started_s, |span| span.0)
         .max(0.0);
     let stamp = local_stamp(start as u64);
+    let milliseconds = (start.fract() * 1000.0) as u32;
+    if !units::is_layout(units::Layout::Mprof) {
+        return format!("{}.{milliseconds:03}", list::date(&stamp));
+    }
     let part = |from: usize, to: usize| stamp.get(from..to).unwrap_or("");
     format!(
-        "{} / {} / {} - {}:{}:{}.{:03}",
+        "{} / {} / {} - {}:{}:{}.{milliseconds:03}",
         part(6, 8),
         part(4, 6),
         part(0, 4),
         part(8, 10),
         part(10, 12),
-        part(12, 14),
-        (start.fract() * 1000.0) as u32
+        part(12, 14)
     )
 }

@@ -90,6 +90,10 @@ pub(crate) fn arguments() -> Command {
             "name the file by rank: mprofile_<YYYYmmddHHMMSS>.dat for rank 0, <host>.dat for others; \
              HEAPTIDE_OUT or COMPSS_WORKER_PROFILE_PATH sets the folder",
         ))
+        .arg(
+            flag("fresh", "for mprof: add the rank to the file name, and move an earlier file aside")
+                .hide(true),
+        )
         .arg(flag("python", "run the command with Python even if its name does not end in .py"))
         .arg(
             flag("nopython", "run the command directly even if its name ends in .py")
@@ -257,6 +261,9 @@ fn open(
     header: &str,
 ) -> Result<(std::fs::File, PathBuf), Failure> {
     if let Some(path) = matches.get_one::<PathBuf>("output") {
+        if matches.get_flag("fresh") {
+            return timeline_file::fresh(&node.own_path(path), header);
+        }
         return timeline_file::named(path, matches.get_flag("force"), header);
     }
     let folder = node::folder()
@@ -302,8 +309,8 @@ fn report_end(finished: &Finished, path: &Path) {
         );
     }
     message!(
-        "peak memory: {:.1} MiB, all processes together",
-        units::mib(finished.peak_bytes)
+        "peak memory: {}, all processes together",
+        units::size(finished.peak_bytes)
     );
     message!("recorded into {shown}");
     message!("view it with: heaptide plot {}", shell::quote(&shown));

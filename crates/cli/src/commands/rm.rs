@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use crate::exit::Failure;
+use crate::folders;
 use crate::messages::answer;
+use crate::newest;
 use crate::timelines::{self, profiles};
 
 fn dry_run() -> Arg {
@@ -33,6 +35,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     // Numbers refer to the current list, so resolve all of them before removing any file.
     for word in words {
         let path = timelines::resolve(word)?;
+        if path.is_file() && (folders::is_capture(&path) || newest::is_snapshot(&path)) {
+            return Err(Failure::failed(format!(
+                "{word} is not a timeline: remove captures and heap snapshots with rm of your shell"
+            )));
+        }
         if path.is_dir() {
             return Err(Failure::failed(format!(
                 "{word} is a folder: name the timelines in it"
@@ -52,7 +59,11 @@ pub(crate) fn clean_arguments() -> Command {
 }
 
 pub(crate) fn clean(matches: &ArgMatches) -> Result<(), Failure> {
-    let paths = profiles().into_iter().map(|profile| profile.path).collect();
+    let paths: Vec<PathBuf> = profiles().into_iter().map(|profile| profile.path).collect();
+    if paths.is_empty() {
+        answer!("no timelines in this folder");
+        return Ok(());
+    }
     remove(paths, matches.get_flag("dry_run"))
 }
 

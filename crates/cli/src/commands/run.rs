@@ -1,17 +1,21 @@
 //! `heaptide run`: the program to run, and its recording options. The caller, which has an interpreter, runs it.
 
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use heaptide_capture::Mode;
+use heaptide_files::{Existing, NewFile};
 
 use crate::Outcome;
-use crate::arguments::{self, flag};
+use crate::arguments::{self, file, flag};
 use crate::command_line::{CommandLine, Target, nothing_to_run};
 use crate::exit::Failure;
 use crate::live::runner::{LivePlan, LiveViewer};
+use crate::memray_options;
+use crate::output::exists;
 
 pub(crate) const NAME: &str = "run";
 
@@ -25,6 +29,12 @@ pub struct RunPlan {
     pub output: Option<PathBuf>,
     pub force: bool,
     pub quiet: bool,
+    /// The page to write after the program has ended.
+    pub report: Option<PathBuf>,
+    /// Whether to open that page in a browser. Without `report`, it lies beside the capture.
+    pub open: bool,
+    /// Another interpreter for the program.
+    pub python: Option<PathBuf>,
     pub mode: Mode,
     pub interval_ms: u32,
 }
@@ -60,11 +70,29 @@ pub(crate) fn arguments() -> Command {
         .arg(
             Arg::new("live-port")
                 .long("live-port")
+                .short('p')
                 .value_name("PORT")
                 .requires("live-remote")
                 .value_parser(value_parser!(u16).range(1..))
                 .help("port of --live-remote (memray's option)"),
         )
+        .arg(
+            file(
+                "report",
+                "also write a flame graph page after the program has ended",
+            )
+            .conflicts_with_all(["live", "live-remote"]),
+        )
+        .arg(
+            flag("open", "open the flame graph page in the browser")
+                .conflicts_with_all(["live", "live-remote"]),
+        )
+        .arg(
+            file("python", "interpreter for the program [default: this one; in a uv tool or pipx install, VIRTUAL_ENV's]")
+                .value_name("PATH"),
+        )
+        .args(memray_options::compression())
+        .arg(memray_options::buffering())
         .args(arguments::program())
 }
 
@@ -83,7 +111,10 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
 /// Whether a word is an option of the live view, which the program's own `heaptide run` does not get.
 fn is_live_option(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
-    bytes == b"--live" || bytes.starts_with(b"--live-remote") || bytes.starts_with(b"--live-port")
+    bytes == b"--live"
+        || bytes.starts_with(b"--live-remote")
+        || bytes.starts_with(b"--live-port")
+        || bytes.starts_with(b"-p")
 }
 
 fn live_plan(
@@ -101,9 +132,9 @@ fn live_plan(
         return Err(nothing_to_run());
     }
     let mut options = Vec::new();
-    let mut words = line.own.into_iter().skip(2);
+    let mut words = line.own.into_iter().skip_while(|word| word != NAME).skip(1);
     while let Some(word) = words.next() {
-        if word == "--live-port" {
+        if word == "--live-port" || word == "-p" {
             words.next();
         } else if !is_live_option(&word) {
             options.push(word);
@@ -121,18 +152,49 @@ fn live_plan(
 
 fn plan(matches: &ArgMatches, line: CommandLine) -> Result<RunPlan, Failure> {
     let (target, args) = line.target()?;
+    let output = matches.get_one::<PathBuf>("output").cloned();
+    let (force, open) = (matches.get_flag("force"), matches.get_flag("open"));
+    let report = matches.get_one::<PathBuf>("report").cloned();
+    let report = report.or(output
+        .as_ref()
+        .filter(|_| open)
+        .map(|it| it.with_extension("html")));
+    if let Some(report) = &report {
+        check_report(report, force)?;
+    }
     Ok(RunPlan {
         target,
         args,
-        output: matches.get_one::<PathBuf>("output").cloned(),
-        force: matches.get_flag("force"),
+        output,
+        force,
         quiet: matches.get_flag("quiet"),
+        report,
+        open,
+        python: matches.get_one::<PathBuf>("python").cloned(),
         mode: Mode {
             follow_fork: matches.get_flag("follow-fork"),
             ..arguments::mode(matches)
         },
         interval_ms: arguments::interval_ms(matches),
     })
+}
+
+/// Refuses a page that could not be written after the program has ended.
+fn check_report(path: &Path, force: bool) -> Result<(), Failure> {
+    let existing = match force {
+        true => Existing::Replace,
+        false => Existing::Refuse,
+    };
+    match NewFile::create(path, existing) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(Failure::CannotRecord(exists(path).to_string()))
+        }
+        Err(error) => Err(Failure::CannotRecord(format!(
+            "cannot write {} ({error}): check the folder, or choose another name",
+            path.display()
+        ))),
+    }
 }
 
 #[cfg(test)]
@@ -177,6 +239,9 @@ mod tests {
                 output: Some("out.tide".into()),
                 force: true,
                 quiet: false,
+                report: None,
+                open: false,
+                python: None,
                 mode: Mode {
                     objects: true,
                     native: true,
@@ -188,6 +253,8 @@ mod tests {
             }
         );
         assert!(plan_of("run --trace-python-allocators x.py").mode.objects);
+        let plan = plan_of("-v run --no-compress --buffered-file-io x.py");
+        assert_eq!(plan.target, Target::Script("x.py".into()));
     }
 
     #[test]
@@ -244,6 +311,11 @@ mod tests {
         let plan = live_plan_of("run --live-port 4000 --live-remote job.py");
         assert_eq!(plan.viewer, LiveViewer::Port(4000));
         assert_eq!(plan.options, words(""));
+        for port in ["-p 4000", "-p4000"] {
+            let plan = live_plan_of(&format!("run {port} --live-remote job.py"));
+            assert_eq!(plan.viewer, LiveViewer::Port(4000));
+            assert_eq!(plan.options, words(""));
+        }
         let plan = live_plan_of("run --live-remote=4001 job.py");
         assert_eq!(plan.viewer, LiveViewer::Port(4001));
         assert_eq!(live_plan_of("live -- job.py x").program, words("job.py x"));
@@ -263,6 +335,7 @@ mod tests {
             "run --live-port 4000 x.py",
             "run --live-remote=70000 x.py",
             "run --live --follow-fork x.py",
+            "run --live --open x.py",
             "live 70000",
             "live 0",
         ] {

@@ -1,7 +1,8 @@
 //! `heaptide summary`: a table of functions.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use heaptide_analysis::aggregate::GroupBy;
+use heaptide_analysis::aggregate::{GroupBy, ProcessGrouping};
+use heaptide_analysis::{JobView, Request};
 use heaptide_report::text::summary::{self, Options, SortColumn};
 
 use crate::exit::Failure;
@@ -44,7 +45,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("GROUP")
                 .value_parser(group)
                 .default_value("function")
-                .help("group rows by function, location (line), file, module, thread, process or allocator"),
+                .help("group rows by function, location (line), file, module, thread, process, allocator, job, host or label:KEY"),
         )
         .args(metrics::arguments())
         .args(filters::arguments())
@@ -64,21 +65,31 @@ fn group(name: &str) -> Result<GroupBy, String> {
         ("thread", GroupBy::Thread),
         ("process", GroupBy::Process),
         ("allocator", GroupBy::Allocator),
+        ("job", GroupBy::Job),
     ];
     let known = groups.iter().find(|(known, _)| *known == name);
-    known.map(|&(_, group)| group).ok_or_else(|| {
+    let known = known.map(|(_, group)| group.clone());
+    let grouping = || ProcessGrouping::parse(name).map(GroupBy::Processes);
+    known.or_else(grouping).ok_or_else(|| {
         let names = groups.map(|(name, _)| name);
-        format!("must be one of {}", names.join(", "))
+        format!("must be one of {}, host, label:KEY", names.join(", "))
     })
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let session = input::session(matches)?;
-    let measure = metrics::measure(matches);
     let by = matches
         .get_one::<GroupBy>("by")
-        .copied()
+        .cloned()
         .unwrap_or_default();
+    let request = Request {
+        jobs: match by {
+            GroupBy::Job => JobView::Named,
+            _ => JobView::Hidden,
+        },
+        ..filters::request(matches)
+    };
+    let session = input::session_with(matches, request)?;
+    let measure = metrics::measure(matches);
     let answer = heaptide_analysis::summary(&session, measure, by);
     let mut output = Output::standard();
     let (columns, lines) = output.size();

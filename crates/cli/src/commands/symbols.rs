@@ -26,7 +26,7 @@ pub(crate) fn arguments() -> Command {
                      their debug files, which must be on the same machine. Run this command where the program ran; then the \
                      capture alone is enough. You can run it again: it adds new symbols and changes nothing else.",
                 )
-                .arg(input::argument().help("captures to update")),
+                .arg(input::argument().required(true).num_args(1..).help("captures to update")),
         )
 }
 

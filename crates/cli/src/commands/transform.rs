@@ -1,7 +1,7 @@
 //! `heaptide transform`: writes captures in the formats of other tools.
 
 use clap::{Arg, ArgMatches, Command};
-use heaptide_analysis::{Measure, Request};
+use heaptide_analysis::{JobView, Measure, Request};
 use heaptide_report::text::notes;
 use heaptide_report::transform::{self, Format};
 
@@ -9,7 +9,9 @@ use crate::destination::{self, Destination};
 use crate::exit::Failure;
 use crate::filters;
 use crate::input;
+use crate::memray_capture;
 use crate::metrics;
+use crate::replayed_capture;
 
 pub(crate) fn arguments() -> Command {
     Command::new("transform")
@@ -26,18 +28,38 @@ pub(crate) fn arguments() -> Command {
             "heaptide-FORMAT-CAPTURE.EXTENSION beside the capture",
         ))
         .args(filters::arguments())
+        .arg(filters::by_job())
         .arg(input::argument())
 }
 
 fn formats() -> String {
-    let lines = Format::ALL.map(|format| format!("\n  {:12}{}", format.name(), format.describe()));
-    format!("Formats:{}", lines.concat())
+    let formats = Format::ALL.map(|format| (format.name(), format.describe()));
+    let list = (replayed_capture::LIST, replayed_capture::LIST_DESCRIPTION);
+    let memray = memray_capture::RELEASES.map(|(name, _, description)| (name, description));
+    let of_one_process = [list].into_iter().chain(memray);
+    let lines = formats.into_iter().chain(of_one_process);
+    let lines = lines.map(|(name, description)| format!("\n  {name:12}{description}"));
+    format!("Formats:{}", lines.collect::<String>())
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let name = matches.get_one::<String>("format");
-    let format = format_named(name.map_or("", String::as_str))?;
+    let name = matches
+        .get_one::<String>("format")
+        .map_or("", String::as_str);
     let measure = metrics::measure(matches);
+    let memray = memray_capture::format_named(name);
+    if memray.is_some() || name == replayed_capture::LIST {
+        if measure != Measure::Peak {
+            return Err(Failure::Usage(format!(
+                "{name} holds all blocks: omit --leaks, --total and --temporary-allocations"
+            )));
+        }
+        return match memray {
+            Some(format) => memray_capture::write(matches, name, format),
+            None => replayed_capture::write_list(matches),
+        };
+    }
+    let format = format_named(name)?;
     let refusal = match format {
         Format::Json => Some("json contains the leaked memory besides the peak"),
         Format::Chrome => Some("chrome shows sizes over time, not leaks"),
@@ -53,13 +75,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let destination = Destination::choose(
         matches,
-        input::first(matches),
+        input::first(matches)?,
         format.name(),
         format.extension(),
     )?;
     let request = Request {
         // Growth is computed from the lifetimes of blocks.
         lives: format == Format::Json,
+        jobs: filters::job_view(matches, JobView::Named),
         ..filters::request(matches)
     };
     let session = input::session_with(matches, request)?;
@@ -81,6 +104,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn format_named(name: &str) -> Result<Format, Failure> {
     Format::from_name(name).ok_or_else(|| {
         let names = Format::ALL.map(Format::name).join(", ");
+        let memray = memray_capture::RELEASES.map(|release| release.0).join(", ");
+        let names = format!("{names}, {}, {memray}", replayed_capture::LIST);
         Failure::Usage(format!("unknown format \"{name}\": choose one of {names}"))
     })
 }

@@ -67,6 +67,7 @@ pub(crate) fn arguments() -> Command {
         )
         .args(metrics::arguments())
         .args(filters::arguments())
+        .arg(filters::by_job())
         .arg(
             Arg::new("plain")
                 .long("plain")

@@ -25,7 +25,7 @@ use super::feed::Feed;
 use super::serve::Server;
 use crate::exit::Failure;
 use crate::messages::message;
-use crate::run_summary;
+use crate::run_summary::print_run_summary;
 use crate::terminal::{self, Companion, Exit, Paint};
 
 /// The pause between two reads of the program's output.
@@ -73,9 +73,7 @@ pub(crate) fn run(plan: &LivePlan, python: &[OsString]) -> Result<i32, Failure> 
         LiveViewer::Port(port) => show_at_port(&mut command, &capture, port)?,
     };
     if plan.output.is_some() && !plan.quiet {
-        for line in run_summary(&capture) {
-            message!("{line}");
-        }
+        print_run_summary(&capture);
     }
     drop(folder);
     Ok(exit_code(status))

@@ -328,18 +328,18 @@ mod tests {
         view.state.take(update(1));
         let expected = "\
 running 12.3 s · process 4711 · job.py
-⠤ heap 10.000MB in 17 blocks, at most 20.000MB · • resident 30.000MB
+⠤ heap 10.0 MB in 17 blocks, at most 20.0 MB · • resident 30.0 MB
 3 functions of all 2 threads, by total memory
 Location                          <Total>        %         Own        % Blocks
-load at /srv/job.py               9.500MB   95.00%     9.500MB   95.00%       11
-main at /srv/job.py               9.000MB   90.00%      0.000B    0.00%       10
-work at /srv/job.py               1.000MB   10.00%   500.000kB    5.00%        7
+load at /srv/job.py               9.50 MB   95.00%     9.50 MB   95.00%       11
+main at /srv/job.py               9.00 MB   90.00%         0 B    0.00%       10
+work at /srv/job.py               1.00 MB   10.00%      500 kB    5.00%        7
 t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
         let seen = rendered(|frame| view.draw(frame), 80, 8);
         assert_eq!(seen.replace("   Blocks", " Blocks"), expected);
         let seen = rendered(|frame| view.draw(frame), 80, 24);
         assert!(
-            seen.contains("resident") && seen.contains("30.000MB"),
+            seen.contains("resident") && seen.contains("30.0 MB"),
             "{seen}"
         );
     }
@@ -350,7 +350,7 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
         view.state.take(update(1));
         let seen = rendered(|frame| view.draw(frame), 40, 8);
         assert!(
-            seen.contains("load at /srv/job.py     9.500MB   95.00%"),
+            seen.contains("load at /srv/job.py     9.50 MB   95.00%"),
             "{seen}"
         );
         view.state.key(KeyCode::Char('a'), view.n_rows);

@@ -7,6 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::input::Search;
+use crate::color;
 
 /// Whether to use colours. Without them, bold and reverse video remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,13 +17,11 @@ pub(crate) enum Paint {
 }
 
 impl Paint {
-    /// Returns `Colours` unless NO_COLOR is set.
+    /// Returns `Colours` unless the user refuses them.
     pub(crate) fn of_environment() -> Paint {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if refused {
-            Paint::Plain
-        } else {
-            Paint::Colours
+        match color::is_wanted(true) {
+            true => Paint::Colours,
+            false => Paint::Plain,
         }
     }
 

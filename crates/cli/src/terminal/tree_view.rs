@@ -5,7 +5,7 @@ use std::time::Duration;
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::{NodeContent, PeakMoment, Tree};
 use heaptide_report::text::{notes, shorten};
-use heaptide_report::units::{percent, size};
+use heaptide_report::units::{percent, percentage, size};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::Rect;
@@ -189,7 +189,7 @@ impl TreeView<'_> {
     fn row(&self, at: usize, width: usize) -> Line<'static> {
         let node = self.state.node(at);
         let share = percent(node.bytes, self.state.whole());
-        let numbers = format!("{:>11} {share:>6.2} %  ", size(node.bytes));
+        let numbers = format!("{:>11} {:>8}  ", size(node.bytes), percentage(share));
         let room = width.saturating_sub(NUMBERS);
         let max_depth = room / 4;
         let mut indent = "  ".repeat(node.depth.min(max_depth));
@@ -252,9 +252,11 @@ impl TreeView<'_> {
             }
         };
         let numbers = format!(
-            "{} in {}: {of_whole:.2} % of the total, {of_caller:.2} % of the caller",
+            "{} in {}: {} of the total, {} of the caller",
             size(node.bytes),
             allocations(node.count),
+            percentage(of_whole),
+            percentage(of_caller),
         );
         [
             Line::raw(shorten::end(&text, width)),
@@ -309,7 +311,7 @@ pub mod tests {
         ] {
             tree.measure = counted;
             let text = view(&tree).title();
-            assert_eq!(text, format!("5.000MB in {title}, by size"));
+            assert_eq!(text, format!("5.00 MB in {title}, by size"));
         }
     }
 
@@ -323,14 +325,14 @@ pub mod tests {
         let mut view = view(&tree);
         view.key(KeyCode::Down);
         let expected = "\
-5.000MB in 9 allocations at the peak, by size
-    5.000MB 100.00 %  ▾ <ROOT>
-    4.500MB  90.00 %      main /x/y.py:7
-  500.000kB  10.00 %      helper /x/y.py:7
+5.00 MB in 9 allocations at the peak, by size
+    5.00 MB     100%  ▾ <ROOT>
+    4.50 MB      90%      main /x/y.py:7
+     500 kB      10%      helper /x/y.py:7
 
 
 main at /x/y.py:7
-4.500MB in 4 allocations: 90.00 % of the total, 90.00 % of the caller
+4.50 MB in 4 allocations: 90% of the total, 90% of the caller
 ↑↓ move  → open  ← close  / search  s sort  e open all  c close all  q quit";
         assert_eq!(rendered(|frame| view.draw(frame), 80, 9), expected);
     }

@@ -193,17 +193,26 @@ impl HeapSet {
 
     /// The number of shortest paths from roots to the nearest objects of the set, and up to `limit` of them. A path is
     /// the addresses of its objects, and texts: the root, then the reference from each object to the next.
-    #[pyo3(signature = (limit=10, *, avoid=None, sources=None))]
+    ///
+    /// References from an object of the first set of a pair in `without` to one of the second are ignored.
+    #[pyo3(signature = (limit=10, *, avoid=None, sources=None, without=Vec::new()))]
     fn paths(
         &self,
         py: Python<'_>,
         limit: usize,
         avoid: Option<&HeapSet>,
         sources: Option<&HeapSet>,
+        without: Vec<(PyRef<'_, HeapSet>, PyRef<'_, HeapSet>)>,
     ) -> (u64, Vec<Path>) {
         let avoid = self.avoided(avoid);
         let sources = sources.map(|set| &set.objects);
-        let found = py.detach(|| self.heap.paths_from(sources, &self.objects, &avoid, limit));
+        let without: Vec<_> = without
+            .iter()
+            .map(|(first, second)| (&first.objects, &second.objects))
+            .collect();
+        let heap = &self.heap;
+        let found =
+            py.detach(|| heap.paths_without(sources, &self.objects, &avoid, &without, limit));
         let addresses = &self.heap.snapshot.objects.addresses;
         let paths = found.paths.iter().map(|path| {
             let objects = path.iter().map(|&object| addresses[object as usize]);

@@ -7,7 +7,7 @@ use heaptide_analysis::heap::By;
 use heaptide_analysis::heap::diff::diff;
 use heaptide_report::html;
 
-use super::{file_argument, open, open_path, recording};
+use super::{file_argument, open, open_path, recording, snapshot_path};
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
 
@@ -33,11 +33,8 @@ pub(super) fn arguments() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let snapshot = matches
-        .get_one::<PathBuf>("snapshot")
-        .cloned()
-        .unwrap_or_default();
-    let destination = Destination::choose(matches, Some(&snapshot), "heap", "html")?;
+    let snapshot = snapshot_path(matches)?;
+    let destination = Destination::choose(matches, Some(snapshot), "heap", "html")?;
     let heap = open(matches)?;
     let baseline = matches.get_one::<PathBuf>("baseline");
     let baseline = baseline.map(|path| open_path(path)).transpose()?;

@@ -1,11 +1,9 @@
 //! `heaptide heap export`: the whole snapshot in another program's format.
 
-use std::path::{Path, PathBuf};
-
 use clap::{Arg, ArgMatches, Command};
 use heaptide_report::heap_export as export;
 
-use super::{file_argument, open_joined, recording};
+use super::{file_argument, open, recording, snapshot_path};
 use crate::destination::{self, Destination};
 use crate::exit::Failure;
 
@@ -42,9 +40,8 @@ pub(super) fn arguments() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let format = matches.get_one::<String>("format");
     let format = format.map_or("heapsnapshot", String::as_str);
-    let destination = Destination::choose(matches, matches.get_one("snapshot"), "heap", format)?;
-    let path = matches.get_one::<PathBuf>("snapshot");
-    let heap = open_joined(matches, path.map_or(Path::new(""), PathBuf::as_path))?;
+    let destination = Destination::choose(matches, Some(snapshot_path(matches)?), "heap", format)?;
+    let heap = open(matches)?;
     let mut output = destination.open()?;
     output.write(|out| match format {
         "json" => export::whole_json(out, &heap),

@@ -22,8 +22,8 @@ pub(super) fn arguments() -> Command {
         )
         .after_help(
             "Examples:\n  \
-             heaptide heap graph job.heap --kind job.Order -o orders.svg\n  \
-             heaptide heap graph job.heap --kind job.Order --way -o way.html",
+             heaptide heap graph job.heap --type job.Order -o orders.svg\n  \
+             heaptide heap graph job.heap --type job.Order --way -o way.html",
         )
         .args(selection::arguments())
         .arg(
@@ -100,7 +100,7 @@ fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
-            "no objects selected: use --kind, --address or --unreachable".into(),
+            "no objects selected: use --type, --address or --unreachable".into(),
         ));
     }
     let format = format(matches.get_one::<PathBuf>("output"))?;

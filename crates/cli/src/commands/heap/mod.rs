@@ -25,6 +25,7 @@ use crate::Outcome;
 use crate::command_line::CommandLine;
 use crate::exit::{self, Failure};
 use crate::messages::message;
+use crate::newest;
 
 /// All subcommands, in the order of the help.
 const ALL: &[Subcommand] = &[
@@ -54,7 +55,7 @@ pub(crate) fn arguments() -> Command {
              heaptide heap --pid 4711                        take a snapshot and show its kinds\n  \
              heaptide heap take --pid 4711 -o job.heap       take a snapshot\n  \
              heaptide heap types job.heap                    kinds of objects with retained size\n  \
-             heaptide heap paths job.heap --kind job.Order   shortest paths from roots to objects\n  \
+             heaptide heap paths job.heap --type job.Order   shortest paths from roots to objects\n  \
              heaptide heap diff before.heap after.heap       new objects by kind\n  \
              heaptide heap suspects job.heap                 leak suspects, and what to do\n  \
              heaptide heap explore job.heap                  interactive page",
@@ -81,9 +82,16 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
 fn file_argument() -> Arg {
     Arg::new("snapshot")
         .value_name("FILE")
-        .required(true)
         .value_parser(value_parser!(PathBuf))
-        .help("heap snapshot")
+        .help("heap snapshot [default: the newest]")
+}
+
+/// Returns the named snapshot, or the newest one of the current folder.
+fn snapshot_path(matches: &ArgMatches) -> Result<&PathBuf, Failure> {
+    match matches.get_one::<PathBuf>("snapshot") {
+        Some(path) => Ok(path),
+        None => newest::newest_snapshot(),
+    }
 }
 
 fn json_argument() -> Arg {
@@ -104,11 +112,9 @@ fn n_rows(matches: &ArgMatches) -> usize {
     matches.get_one::<u32>("n_rows").map_or(0, |&n| n as usize)
 }
 
-/// Opens the named snapshot, with allocation stacks if they are known and the command uses them.
+/// Opens the chosen snapshot, with allocation stacks if they are known and the command uses them.
 fn open(matches: &ArgMatches) -> Result<Heap, Failure> {
-    let path = matches.get_one::<PathBuf>("snapshot");
-    let path = path.map_or(Path::new(""), PathBuf::as_path);
-    open_joined(matches, path)
+    open_joined(matches, snapshot_path(matches)?)
 }
 
 fn open_joined(matches: &ArgMatches, path: &Path) -> Result<Heap, Failure> {

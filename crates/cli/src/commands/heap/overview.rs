@@ -42,7 +42,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let path = path.display();
     message!("the snapshot is in {path}; next:");
     message!("  heaptide heap suspects {path}            leak suspects");
-    message!("  heaptide heap paths {path} --kind KIND   shortest paths from roots");
+    message!("  heaptide heap paths {path} --type TYPE   shortest paths from roots");
     message!("  heaptide heap explore {path}             interactive page");
     Ok(())
 }

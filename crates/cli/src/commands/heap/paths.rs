@@ -20,9 +20,9 @@ pub(super) fn arguments() -> Command {
         )
         .after_help(
             "Examples:\n  \
-             heaptide heap paths job.heap --kind job.Order\n  \
+             heaptide heap paths job.heap --type job.Order\n  \
              heaptide heap paths job.heap --address 0x7f22b5318290 --long\n  \
-             heaptide heap paths job.heap --kind job.Order --pattern",
+             heaptide heap paths job.heap --type job.Order --pattern",
         )
         .args(selection::arguments())
         .arg(
@@ -56,7 +56,7 @@ pub(super) fn arguments() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     if !selection::is_given(matches) {
         return Err(Failure::Usage(
-            "no objects selected: use --kind, --address or --unreachable".into(),
+            "no objects selected: use --type, --address or --unreachable".into(),
         ));
     }
     Output::check(matches)?;

@@ -1,9 +1,9 @@
-//! The objects that a command uses: those of a kind, at addresses, unreachable ones, or all.
+//! The objects that a command uses: those of a type, at addresses, unreachable ones, or all.
 
 use std::path::Path;
 
 use clap::{Arg, ArgAction, ArgMatches};
-use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+use heaptide_analysis::heap::{By, Heap, ObjectSet, PLAIN_DICT, Partition};
 
 use crate::exit::Failure;
 
@@ -11,9 +11,10 @@ pub(super) fn arguments() -> [Arg; 3] {
     [
         Arg::new("kind")
             .short('k')
-            .long("kind")
-            .value_name("KIND")
-            .help("objects of this kind: Order, job.Order, str, \"dict of module\""),
+            .long("type")
+            .alias("kind")
+            .value_name("TYPE")
+            .help("objects of this type: Order, job.Order, str, \"dict of module\""),
         Arg::new("address")
             .short('a')
             .long("address")
@@ -49,7 +50,8 @@ pub(super) fn is_given(matches: &ArgMatches) -> bool {
 
 fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
     let main = kind_of_main(heap, kind);
-    for name in [Some(kind), main.as_deref()].into_iter().flatten() {
+    let dict = (kind == "dict").then_some(PLAIN_DICT);
+    for name in [Some(kind), main.as_deref(), dict].into_iter().flatten() {
         let objects = heap.of_kind(name);
         if !objects.is_empty() {
             return Ok(objects);
@@ -67,12 +69,12 @@ fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
         [one] => return Ok(heap.of_kind(one)),
         several => {
             return Err(Failure::no_match(format!(
-                "several kinds are named {kind}: use one of {}",
+                "several types are named {kind}: use one of {}",
                 several.join(", ")
             )));
         }
     }
-    // Suggest kinds whose name contains the given one.
+    // Suggest types whose name contains the given one.
     let wanted = kind.to_lowercase();
     let near: Vec<&str> = rows
         .iter()
@@ -81,10 +83,10 @@ fn of_kind(heap: &Heap, kind: &str) -> Result<ObjectSet, Failure> {
         .take(3)
         .collect();
     Err(Failure::no_match(if near.is_empty() {
-        format!("no object is of the kind {kind}: `heaptide heap show` lists the kinds")
+        format!("no object is of the type {kind}: `heaptide heap show` lists the types")
     } else {
         format!(
-            "no object is of the kind {kind}: did you mean {}?",
+            "no object is of the type {kind}: did you mean {}?",
             near.join(", ")
         )
     }))

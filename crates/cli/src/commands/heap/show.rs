@@ -21,8 +21,8 @@ pub(super) fn arguments() -> Command {
         .after_help(
             "Examples:\n  \
              heaptide heap show job.heap\n  \
-             heaptide heap show job.heap --kind str --by via\n  \
-             heaptide heap show job.heap --kind job.Order --by referrers",
+             heaptide heap show job.heap --type str --by via\n  \
+             heaptide heap show job.heap --type job.Order --by referrers",
         )
         .arg(by_argument())
         .args(selection::arguments())

@@ -1,0 +1,431 @@
+//! The base class of `heaptide.jobs.Job`: begins and ends a job without calling Python code.
+//!
+//! Python code runs only if modules were imported since the last job, if job records are written, or if the settings hide
+//! keys and labels. A failure is reported by `heaptide.containment`, and the program continues.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use heaptide_agent::jobs::marks::{self, Description};
+use heaptide_agent::record::threads::Unrecorded;
+use heaptide_capture::Outcome;
+use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
+
+use crate::job_marks::{Marks, bytes_of, capture_path};
+use crate::text::Text;
+
+/// The attributes of a job. `heaptide.jobs.Job` documents them.
+#[pyclass(subclass)]
+pub struct JobBase {
+    #[pyo3(get, set)]
+    name: Py<PyAny>,
+    #[pyo3(get, set)]
+    key: Option<Py<PyAny>>,
+    #[pyo3(get, set)]
+    labels: Py<PyDict>,
+    #[pyo3(get, set)]
+    number: u32,
+    #[pyo3(get, set)]
+    started: Option<f64>,
+    #[pyo3(get, set)]
+    seconds: Option<f64>,
+    #[pyo3(get, set)]
+    error: Option<Py<PyAny>>,
+    #[pyo3(get, set)]
+    resident_before: Option<u64>,
+    #[pyo3(get, set)]
+    resident_after: Option<u64>,
+    #[pyo3(get, set)]
+    resident_peak: Option<u64>,
+    #[pyo3(get, set)]
+    capture: Option<Py<PyAny>>,
+    /// The operating system's number of the thread in which it began; 0 if unknown.
+    #[pyo3(get, set)]
+    thread: u32,
+    outcome: Outcome,
+    /// Names the running job to the hooks.
+    token: Option<Py<PyBytes>>,
+    /// Restores the context in which it began.
+    reset: Option<Py<PyAny>>,
+    /// The number of the job that surrounds it; 0 if there is none.
+    outer: u32,
+}
+
+/// Seconds since 1970, as `time.time()` returns them.
+fn seconds_now() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |elapsed| elapsed.as_secs_f64())
+}
+
+fn as_text(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    if value.is_exact_instance_of::<PyString>() {
+        return Ok(value.unbind());
+    }
+    Ok(value.str()?.into_any().unbind())
+}
+
+/// The name of an exception's type; a string is a name already.
+fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if error.is_instance_of::<PyString>() {
+        return Ok(error.clone());
+    }
+    match error.cast::<PyType>() {
+        Ok(error) => Ok(error.qualname()?.into_any()),
+        Err(_) => Ok(error.get_type().qualname()?.into_any()),
+    }
+}
+
+/// Reports a failure of Heaptide. Exceptions that belong to the program, such as KeyboardInterrupt, pass.
+fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
+    match result {
+        Err(error) if error.is_instance_of::<PyException>(job.py()) => {
+            let error = error.into_value(job.py());
+            job.call_method1("_report_failure", (error,)).map(drop)
+        }
+        result => result,
+    }
+}
+
+impl JobBase {
+    /// Begins the job in the calling thread, or in the one with this ident.
+    fn begin_in(slf: &Bound<'_, JobBase>, thread: Option<usize>, is_current: bool) -> PyResult<()> {
+        let py = slf.py();
+        if slf.borrow().token.is_some() {
+            let name = slf.borrow().name.clone_ref(py);
+            return Err(PyRuntimeError::new_err(format!(
+                "job {name} has begun already; make a new job for each unit of work"
+            )));
+        }
+        let marks = match Marks::up_to_date(py) {
+            Some(marks) => marks,
+            None => {
+                let _unrecorded = Unrecorded::begin();
+                slf.call_method0("_prepare")?;
+                Marks::get(py).ok_or_else(|| {
+                    PyRuntimeError::new_err("the process could not be prepared for jobs")
+                })?
+            }
+        };
+        let started = seconds_now();
+        let begun = marks::begin();
+        // Eight bytes: the interpreter shares only objects of up to one byte.
+        let token = PyBytes::new(py, &u64::from(begun.number).to_le_bytes()).unbind();
+        marks.add_running(begun.number, slf)?;
+        let mut job = slf.borrow_mut();
+        if job.number != 0 {
+            job.forget_last_run();
+        }
+        job.number = begun.number;
+        job.outer = begun.outer;
+        job.started = Some(started);
+        job.token = Some(token.clone_ref(py));
+        drop(job);
+        if begun.is_recorded || thread.is_some() || !marks.are_contexts_read {
+            JobBase::begin_slowly(slf, marks, thread, begun.is_recorded)?;
+        }
+        if marks.wants_records(py)? {
+            slf.call_method1("_record", ("begin",))?;
+        }
+        if is_current && thread.is_none_or(|thread| thread == marks::own_thread()) {
+            // From here on the hooks assign memory to the job.
+            let reset = marks.enter(py, &token)?;
+            slf.borrow_mut().reset = Some(reset);
+        }
+        Ok(())
+    }
+
+    fn forget_last_run(&mut self) {
+        self.seconds = None;
+        self.outcome = Outcome::Running;
+        self.error = None;
+        self.resident_before = None;
+        self.resident_after = None;
+        self.resident_peak = None;
+        self.capture = None;
+        self.thread = 0;
+    }
+
+    /// The part of [`JobBase::begin_in`] that a job only needs if it is recorded or works in another thread.
+    #[cold]
+    fn begin_slowly(
+        slf: &Bound<'_, JobBase>,
+        marks: &Marks,
+        thread: Option<usize>,
+        is_recorded: bool,
+    ) -> PyResult<()> {
+        let here = marks::own_thread();
+        let works_in = thread.unwrap_or(here);
+        let is_elsewhere = works_in != here;
+        let os_id = match is_elsewhere {
+            true => slf.call_method1("_native_id", (works_in,))?.extract()?,
+            false => marks::own_thread_id(),
+        };
+        let mut job = slf.borrow_mut();
+        job.thread = os_id;
+        let number = job.number;
+        drop(job);
+        // Contexts name the job to the hooks. If they cannot be read, or in another thread, threads do.
+        let is_assigned = if is_elsewhere || !marks.are_contexts_read {
+            marks::assign(number, works_in)
+        } else {
+            true
+        };
+        if is_recorded {
+            JobBase::announce(slf, marks)?;
+            slf.borrow_mut().resident_before = marks::resident_bytes();
+        }
+        if !is_assigned {
+            return Err(PyRuntimeError::new_err(
+                "too many threads have jobs that other threads began for them",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Describes the running job in the current recording.
+    pub fn announce(slf: &Bound<'_, JobBase>, marks: &Marks) -> PyResult<()> {
+        let py = slf.py();
+        let _unrecorded = Unrecorded::begin();
+        let job = slf.borrow();
+        let Some(token) = job.token.as_ref().map(|token| token.clone_ref(py)) else {
+            return Ok(());
+        };
+        let (name, labels) = (job.name.clone_ref(py), job.labels.clone_ref(py));
+        let key = job.key.as_ref().map(|key| key.bind(py).clone());
+        let (number, outer, thread) = (job.number, job.outer, job.thread);
+        let started = job.started.unwrap_or(0.0);
+        drop(job);
+        slf.borrow_mut().capture = capture_path(py);
+        let name: Text = name.extract(py)?;
+        let (key, labels) = marks.shown(py, key, labels.into_bound(py))?;
+        let description = Description {
+            number,
+            name: &name.0,
+            key: key.as_deref(),
+            labels: &labels,
+            outer,
+            thread,
+            began_unix_ns: (started * 1e9) as u64,
+        };
+        // SAFETY: `begin_in` made the token and passed it only to the context variable; `token` keeps it alive.
+        unsafe { marks::announce(&description, bytes_of(token.bind(py))) };
+        Ok(())
+    }
+
+    /// Ends the job. By default its outcome is ok, or failed if there is an error.
+    fn end_with(
+        slf: &Bound<'_, JobBase>,
+        outcome: Option<Outcome>,
+        error: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let py = slf.py();
+        let mut job = slf.borrow_mut();
+        let (Some(token), Some(marks)) = (job.token.take(), Marks::get(py)) else {
+            return Ok(());
+        };
+        let (number, started) = (job.number, job.started.unwrap_or(0.0));
+        let reset = job.reset.take();
+        drop(job);
+        let error = error.as_ref().map(name_of_error).transpose()?;
+        let outcome = outcome.unwrap_or(match &error {
+            Some(_) => Outcome::Failed,
+            None => Outcome::Ok,
+        });
+        let text: Option<Text> = error.as_ref().map(|error| error.extract()).transpose()?;
+        let text = text.as_ref().map_or("", |text| &text.0);
+        // SAFETY: `begin_in` made the token and passed it only to the context variable; `token` keeps it alive.
+        unsafe { marks::end(number, bytes_of(token.bind(py)), outcome, text) };
+        if let Some(reset) = reset {
+            marks.leave(py, reset)?;
+        }
+        marks.remove_running(py, number);
+        let mut job = slf.borrow_mut();
+        job.seconds = Some((seconds_now() - started).max(0.0));
+        job.outcome = outcome;
+        if let Some(error) = error {
+            job.error = Some(error.unbind());
+        }
+        if job.capture.is_some() {
+            job.resident_after = marks::resident_bytes();
+        }
+        drop(job);
+        if marks.wants_records(py)? {
+            slf.call_method1("_record", ("end",))?;
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl JobBase {
+    #[new]
+    #[pyo3(signature = (name, key = None, **labels))]
+    fn new(
+        py: Python<'_>,
+        name: Bound<'_, PyAny>,
+        key: Option<Bound<'_, PyAny>>,
+        labels: Option<Bound<'_, PyDict>>,
+    ) -> PyResult<JobBase> {
+        let labels = labels.unwrap_or_else(|| PyDict::new(py));
+        for (label, value) in labels.iter() {
+            if !value.is_exact_instance_of::<PyString>() {
+                labels.set_item(label, value.str()?)?;
+            }
+        }
+        Ok(JobBase {
+            name: as_text(name)?,
+            key: key.map(as_text).transpose()?,
+            labels: labels.unbind(),
+            number: 0,
+            started: None,
+            seconds: None,
+            error: None,
+            resident_before: None,
+            resident_after: None,
+            resident_peak: None,
+            capture: None,
+            thread: 0,
+            outcome: Outcome::Running,
+            token: None,
+            reset: None,
+            outer: 0,
+        })
+    }
+
+    #[getter]
+    fn outcome(&self) -> &'static str {
+        self.outcome.name()
+    }
+
+    #[setter]
+    fn set_outcome(&mut self, name: &str) -> PyResult<()> {
+        self.outcome = outcome_of(name)?;
+        Ok(())
+    }
+
+    /// Whether the job has begun and not ended.
+    #[getter]
+    fn is_running(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Begin the job here, or in another thread.
+    ///
+    /// thread   the ident of the thread that works for the job (``threading.get_ident()`` there). Without it, the
+    ///          job begins in the calling thread, greenlet or task. Other threads work for it inside `run`.
+    #[pyo3(signature = (thread = None))]
+    fn begin<'py>(
+        slf: &Bound<'py, JobBase>,
+        thread: Option<usize>,
+    ) -> PyResult<Bound<'py, JobBase>> {
+        contained(slf, JobBase::begin_in(slf, thread, true))?;
+        Ok(slf.clone())
+    }
+
+    /// Begin the job without making it current: only `run` and `entered` work for it.
+    fn begin_apart<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
+        contained(slf, JobBase::begin_in(slf, None, false))?;
+        Ok(slf.clone())
+    }
+
+    /// End the job. May be called from any thread. By default its outcome is ok, or failed if there is an error.
+    #[pyo3(signature = (outcome = None, error = None))]
+    fn end(
+        slf: &Bound<'_, JobBase>,
+        outcome: Option<&str>,
+        error: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let outcome = outcome.map(outcome_of).transpose()?;
+        contained(slf, JobBase::end_with(slf, outcome, error))
+    }
+
+    fn __enter__<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
+        JobBase::begin(slf, None)
+    }
+
+    fn __exit__(
+        slf: &Bound<'_, JobBase>,
+        error_type: Option<Bound<'_, PyAny>>,
+        _error: Bound<'_, PyAny>,
+        _traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        contained(slf, JobBase::end_with(slf, None, error_type))
+    }
+
+    /// Call a function as part of the job, in any thread. If the job has not begun, the call is the whole job.
+    #[pyo3(signature = (function, /, *args, **kwargs))]
+    fn run<'py>(
+        slf: &Bound<'py, JobBase>,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        if slf.borrow().token.is_none() {
+            contained(slf, JobBase::begin_in(slf, None, true))?;
+            let result = function.call(args, kwargs);
+            let error = result.as_ref().err();
+            let error = error.map(|error| error.get_type(py).into_any());
+            contained(slf, JobBase::end_with(slf, None, error))?;
+            return result;
+        }
+        let mut entered = JobBase::entered(slf);
+        entered.__enter__(py)?;
+        let result = function.call(args, kwargs);
+        entered.leave(py)?;
+        result
+    }
+
+    /// Return a context manager inside which the calling thread or task works for the running job.
+    fn entered(slf: &Bound<'_, JobBase>) -> EnteredJob {
+        let token = slf.borrow().token.as_ref().map(|it| it.clone_ref(slf.py()));
+        EnteredJob { token, reset: None }
+    }
+}
+
+fn outcome_of(name: &str) -> PyResult<Outcome> {
+    Outcome::from_name(name).ok_or_else(|| {
+        let mut names: Vec<&str> = Outcome::ALL.into_iter().map(Outcome::name).collect();
+        // The first one is that of a job that has not ended.
+        names.rotate_left(1);
+        let names = names.join(", ");
+        PyValueError::new_err(format!("outcome must be one of {names}, not '{name}'"))
+    })
+}
+
+/// Makes a job current until the end of the `with` block.
+#[pyclass]
+pub struct EnteredJob {
+    token: Option<Py<PyBytes>>,
+    reset: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl EnteredJob {
+    fn __enter__(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let (Some(token), Some(marks)) = (&self.token, Marks::get(py)) {
+            self.reset = Some(marks.enter(py, token)?);
+        }
+        Ok(())
+    }
+
+    fn __exit__(
+        &mut self,
+        py: Python<'_>,
+        _error_type: Bound<'_, PyAny>,
+        _error: Bound<'_, PyAny>,
+        _traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.leave(py)
+    }
+}
+
+impl EnteredJob {
+    fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
+        match (self.reset.take(), Marks::get(py)) {
+            (Some(reset), Some(marks)) => marks.leave(py, reset),
+            _ => Ok(()),
+        }
+    }
+}
