@@ -1,15 +1,20 @@
 /**
- * Embeds a page's script and style in its HTML and allows exactly these two by checksum in the content security policy, so
- * that a browser runs nothing else on the page and makes no network requests.
+ * Makes a page from the frame that all share, `page.html`: embeds the page's script and style in its HTML and allows exactly
+ * these two by checksum in the content security policy, so that a browser runs nothing else on the page and makes no network
+ * requests.
  */
 import { createHash } from 'node:crypto';
 import type { Plugin } from 'vite';
 
-export function oneFile(): Plugin {
+export function oneFile(name: string, title: string): Plugin {
   return {
     name: 'heaptide-one-file',
     enforce: 'post',
     apply: 'build',
+    transformIndexHtml: {
+      order: 'pre',
+      handler: (html) => html.replace('%TITLE%', title).replace('%NAME%', name),
+    },
     generateBundle(_, bundle) {
       const files = Object.values(bundle);
       const html = files.find((file) => file.type === 'asset' && file.fileName.endsWith('.html'));
@@ -33,6 +38,7 @@ export function oneFile(): Plugin {
         "base-uri 'none'",
         "form-action 'none'",
       ].join('; ');
+      html.fileName = `${name}.html`;
       // Functions, because a replacement string could contain a `$` pattern.
       html.source = String(html.source)
         .replace(/\s*<script type="module"[^>]*><\/script>/, '')

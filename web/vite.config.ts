@@ -2,8 +2,21 @@
 import { defineConfig } from 'vite';
 import { oneFile } from './one-file.ts';
 
+/** The pages and their titles until their data has been read. */
+const TITLES: Record<string, string> = {
+  flamegraph: 'Flame graph',
+  table: 'Table',
+  diff: 'Difference',
+  timeline: 'Timeline',
+  heap: 'Heap',
+  jobs: 'Jobs',
+  lines: 'Lines',
+  plot: 'Memory over time',
+  graph: 'Objects',
+};
+
 export default defineConfig(({ mode }) => ({
-  plugins: [oneFile()],
+  plugins: [oneFile(mode, TITLES[mode] ?? mode)],
   build: {
     // scripts/web-fresh sets this to compare a fresh build with the committed pages.
     outDir: process.env.HEAPTIDE_WEB_OUT ?? 'dist',
@@ -12,6 +25,6 @@ export default defineConfig(({ mode }) => ({
     cssCodeSplit: false,
     modulePreload: false,
     assetsInlineLimit: 0,
-    rollupOptions: { input: `${mode}.html` },
+    rollupOptions: { input: 'page.html' },
   },
 }));

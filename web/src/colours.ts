@@ -1,20 +1,25 @@
 /**
- * Colours of frames: one per large module, greys for other code, and three shades of each to separate neighbours. All
+ * Colours of frames: one for the user's code, one per large package, greys for other code, and three shades of each to separate neighbours. All
  * other colours of a page are in `style.css`.
  */
-import { type Data, CUT, NO_FRAMES, ROOT } from './model/data.ts';
-import { THREADS, type Tree } from './model/tree.ts';
+import { type Data, CUT } from './model/data.ts';
+import { INTERPRETER, isInterpreter, USER } from './model/owners.ts';
+import type { Tree } from './model/tree.ts';
 
 export interface Palette {
+  myCode: string;
+  /** Packages. */
   modules: string[];
   otherModules: string;
   standardLibrary: string;
   importSystem: string;
   native: string;
+  interpreter: string;
   nothing: string;
   cut: string;
   match: string;
   text: string;
+  /** The text of frames that are out of focus. */
   faintText: string;
   /** Drawn over frames that are out of focus. */
   veil: string;
@@ -27,43 +32,52 @@ export interface Palette {
 }
 
 const LIGHT: Palette = {
-  modules: ['#86cbc1', '#f3c77a', '#a9c4ec', '#efaa98', '#c6b5ea', '#b3d69a', '#eab0cc', '#d8c79c'],
+  myCode: '#86cbc1',
+  modules: ['#f3c77a', '#a9c4ec', '#efaa98', '#c6b5ea', '#b3d69a', '#eab0cc', '#d8c79c', '#d9d08a'],
   otherModules: '#c9cfb9',
   standardLibrary: '#c3d0d6',
   importSystem: '#dde3e6',
   native: '#d9c3e8',
+  interpreter: '#e4dcea',
   nothing: '#d3d7dd',
   cut: '#e7e5e0',
-  match: '#e5509f',
+  match: '#c54589',
   text: '#14201f',
   faintText: '#6b787c',
   veil: 'rgba(255,255,255,0.62)',
   haze: '#d5dbdd',
   edge: '#0b5f57',
-  grown: ['#f8ded9', '#f3bfb5', '#eb9585', '#e06c59'],
+  grown: ['#f8ded9', '#f3bfb5', '#eb9585', '#e58272'],
   shrunk: ['#dcefdb', '#b8e0b7', '#8bcb8e', '#5eb366'],
 };
 
 const DARK: Palette = {
-  modules: ['#2a7d74', '#8a6a24', '#3c6397', '#97523f', '#65509a', '#4d7536', '#8a4a6c', '#6d6340'],
+  myCode: '#22665f',
+  modules: ['#73571d', '#385d8e', '#894938', '#644f98', '#43652f', '#844768', '#645b3b', '#5f5e25'],
   otherModules: '#54593f',
   standardLibrary: '#43525a',
   importSystem: '#333e43',
   native: '#5a4a6e',
+  interpreter: '#433b4d',
   nothing: '#3c4247',
   cut: '#2c3133',
-  match: '#d8478f',
+  match: '#b83a79',
   text: '#eef3f3',
   faintText: '#9aa7ab',
   veil: 'rgba(20,25,27,0.58)',
   haze: '#2e383c',
   edge: '#7ce3d5',
-  grown: ['#4b3430', '#6d3d35', '#94463a', '#b94f3e'],
-  shrunk: ['#2c3f2e', '#345a37', '#3c7642', '#44914c'],
+  grown: ['#40302d', '#5c3730', '#7a3c32', '#96382a'],
+  shrunk: ['#2a382b', '#2f4a31', '#325b37', '#2a6832'],
 };
 
 export function palette(isDark: boolean): Palette {
   return isDark ? DARK : LIGHT;
+}
+
+/** Returns the colours of the owners of code, by their numbers. */
+export function ownerColours(palette: Palette): string[] {
+  return [palette.myCode, palette.modules[0]!, palette.standardLibrary, palette.importSystem];
 }
 
 export interface ColourClass {
@@ -83,11 +97,12 @@ export interface Colouring {
 
 /** The class of C, C++ and Rust functions. */
 export const NATIVE = 'native functions';
-const N_FIXED = 6;
+const N_FIXED = 8;
 
 /** Ranks modules by total allocations, so that a module keeps its colour in every view. */
 export function colouring(data: Data): Colouring {
   const { module, import_system, library } = data.locations;
+  const mine = new Set(module.filter((_, at) => data.ownerOf[at] === USER));
   const sums = new Map<number, number>();
   const { node, amounts, n } = data.own;
   const modules = modulesOfNodes(data);
@@ -97,6 +112,7 @@ export function colouring(data: Data): Colouring {
     if (name >= 0) sums.set(name, (sums.get(name) ?? 0) + bytes[entry]!);
   }
   const largest = [...sums].sort((one, other) => other[1] - one[1]).slice(0, LIGHT.modules.length);
+  const packages = largest.filter(([name]) => !mine.has(name)).map(([name]) => name);
   const classes: ColourClass[] = [
     { name: 'other modules', module: -1, colour: (palette) => palette.otherModules },
     { name: 'standard library', module: -1, colour: (palette) => palette.standardLibrary },
@@ -104,10 +120,12 @@ export function colouring(data: Data): Colouring {
     { name: 'no Python frame', module: -1, colour: (palette) => palette.nothing },
     { name: 'too small to show', module: -1, colour: (palette) => palette.cut },
     { name: NATIVE, module: -1, colour: (palette) => palette.native },
-    ...largest.map(([name], rank) => ({
+    { name: 'interpreter', module: -1, colour: (palette) => palette.interpreter },
+    { name: 'my code', module: -1, colour: (palette) => palette.myCode },
+    ...largest.map(([name]) => ({
       name: data.texts[name]!,
       module: name,
-      colour: (palette: Palette) => palette.modules[rank]!,
+      colour: (palette: Palette) => (mine.has(name) ? palette.myCode : palette.modules[packages.indexOf(name)]!),
     })),
   ];
   const classOfModule = new Map(largest.map(([name], rank) => [name, rank + N_FIXED]));
@@ -117,11 +135,13 @@ export function colouring(data: Data): Colouring {
     classOf: (tree, node) => {
       const key = tree.key[node]!;
       if (key === CUT) return 4;
-      if (key === NO_FRAMES || key === ROOT || key <= THREADS) return 3;
-      if (library[key]! >= 0) return 5;
+      if (key < 0) return 3;
+      if (library[key]! >= 0) return isInterpreter(data, key) ? 6 : 5;
       if (import_system[key]) return 2;
+      // Arenas.
+      if (data.ownerOf[key] === INTERPRETER) return 6;
       const name = module[key]!;
-      return name < 0 ? 1 : (classOfModule.get(name) ?? 0);
+      return name < 0 ? 1 : (classOfModule.get(name) ?? (data.ownerOf[key] === USER ? 7 : 0));
     },
   };
 }
@@ -132,7 +152,8 @@ export function modulesOfNodes(data: Data): Int32Array {
   const modules = new Int32Array(n).fill(-1);
   for (let node = 1; node < n; node++) {
     const at = location[node]!;
-    const own = at < 0 ? -1 : data.locations.module[at]!;
+    // Arenas belong to the module that needed them.
+    const own = at < 0 || data.ownerOf[at] === INTERPRETER ? -1 : data.locations.module[at]!;
     modules[node] = own < 0 ? modules[parent[node]!]! : own;
   }
   return modules;
@@ -140,7 +161,7 @@ export function modulesOfNodes(data: Data): Int32Array {
 
 /** Returns one of three shades of a colour. */
 export function shade(colour: string, step: number): string {
-  const factor = 1 + (step - 1) * 0.035;
+  const factor = 1 + (step - 1) * 0.05;
   const part = (at: number) => Math.min(255, Math.round(parseInt(colour.slice(at, at + 2), 16) * factor));
   return `#${[1, 3, 5].map((at) => part(at).toString(16).padStart(2, '0')).join('')}`;
 }

@@ -7,9 +7,11 @@ import { Controls } from './flame/Controls.tsx';
 import { DiffLegend } from './diff/Legend.tsx';
 import { Findings } from './findings/Findings.tsx';
 import { showInGraph } from './findings/show.ts';
+import { FrameBar } from './flame/FrameBar.tsx';
 import { FlameView } from './flame/FlameView.tsx';
 import { graphKey } from './flame/keys.ts';
 import { Legend } from './flame/Legend.tsx';
+import { Ownership } from './flame/Ownership.tsx';
 import { openGraph, type GraphState } from './flame/graph-state.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { readPageData, programOf } from './model/data.ts';
@@ -21,11 +23,14 @@ const KEYS: Keys = [
   ['Enter', 'zoom to the frame; again zooms out'],
   ['Backspace', 'zoom out by one frame'],
   ['Escape', 'clear the search, then zoom out'],
+  ['c  e', 'copy the stack of the selected frame, open its line in an editor'],
   ['n  N', 'next and previous match of the search'],
+  ['y', 'show only my code: fold other frames into its callers'],
   ['i', 'invert: allocating functions first, then their callers'],
   ['l', 'merge frames by function or by line'],
   ['h', 'hide frames of the import system'],
   ['k', 'hide native frames, if the capture has them'],
+  ['u', 'hide native frames of the interpreter, if the capture has them'],
   ['s', 'split by thread'],
   ['o', 'root at the top or at the bottom'],
 ];
@@ -41,9 +46,11 @@ function Page({ graph }: { graph: GraphState }) {
     >
       {(help) => (
         <>
-          <Header data={data} what="flame graph" onHelp={help} />
+          <Header data={data} what="flame graph" onHelp={help} isInterval />
           <Timeline data={data} />
           <Controls graph={graph} />
+          {!graph.tree.value.sides && <Ownership graph={graph} />}
+          <FrameBar graph={graph} />
           <div class="with-findings">
             <FlameView graph={graph} />
             <Findings data={data} onShow={(finding) => showInGraph(data, finding)} />

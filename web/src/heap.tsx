@@ -4,37 +4,38 @@ import { Choice } from './controls/Choice.tsx';
 import type { Keys } from './controls/Help.tsx';
 import { SearchField } from './controls/SearchField.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
+import { type Figure, Figures } from './header/Figures.tsx';
 import { Bar, Notes, toggleTheme } from './header/Header.tsx';
-import { childrenOf, find, type HeapData, readHeapData } from './heap/data.ts';
+import { childrenOf, find, type HeapData } from './heap/data.ts';
 import { Instances, Kinds, sortedKinds } from './heap/Kinds.tsx';
 import { ObjectView } from './heap/ObjectView.tsx';
 import { back, go, type Tab } from './heap/state.ts';
 import { Suspects, Tree } from './heap/Tree.tsx';
-import type { Data } from './model/data.ts';
+import { readEmbedded } from './model/embedded.ts';
 import { bytes, duration, signed, whole } from './model/format.ts';
-import { settings, startState } from './state.ts';
+import { NO_RECORDING, settings, startState } from './state.ts';
 import './style.css';
 import './table/table.css';
 import './heap/heap.css';
 
 const TABS: readonly (readonly [Tab, string, string])[] = [
-  ['types', 'Types', 'Kinds of objects with retained sizes (1)'],
-  ['tree', 'Dominators', 'The objects that retain most (2)'],
-  ['suspects', 'Suspects', 'Possible leaks (3)'],
+  ['suspects', 'Suspects', 'Possible leaks (1)'],
+  ['types', 'Types', 'Types of objects with retained sizes (2)'],
+  ['tree', 'Dominators', 'The objects that retain most (3)'],
 ];
 
 const KEYS: Keys = [
-  ['1  2  3', 'types, dominators, suspects'],
+  ['1  2  3', 'suspects, types, dominators'],
   ['Tab  Enter', 'go to the next link, and follow it'],
   ['Backspace', 'go back'],
-  ['/', 'search kinds; Enter opens the first, Escape leaves the field'],
+  ['/', 'search types; Enter opens the first, Escape leaves the field'],
   ['d', 'switch between light and dark'],
   ['?', 'show this list'],
 ];
 
 function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
   const { head } = data;
-  const figures: [string, string, string][] = [
+  const figures: Figure[] = [
     ['objects', whole(head.count), ''],
     ['bytes', bytes(head.bytes), `${whole(head.bytes)} bytes`],
   ];
@@ -48,7 +49,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
     }
   }
   const facts = [
-    `process ${head.pid}`,
+    `process ${head.pid}${head.title ? ` (${head.title})` : ''}`,
     `Python ${head.python}`,
     head.host,
     `${head.taken.slice(0, 19)} UTC`,
@@ -58,14 +59,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
     <header class="head">
       <Bar what="heap" title={head.command_line || head.file} onHelp={onHelp} />
       <div class="facts">
-        <dl class="figures">
-          {figures.map(([name, value, title]) => (
-            <div key={name} title={title}>
-              <dt>{name}</dt>
-              <dd data-figure={name}>{value}</dd>
-            </div>
-          ))}
-        </dl>
+        <Figures figures={figures} />
         <p class="about">{facts.filter(Boolean).join(' · ')}</p>
       </div>
       <Notes warnings={head.warnings} remarks={[]} />
@@ -87,8 +81,8 @@ function Page({ data }: { data: HeapData }) {
           <div class="controls">
             <Choice label="View" value={tab} options={TABS} onChange={(wanted) => go({ tab: wanted, type: '', object: '' })} />
             <SearchField
-              placeholder="Search kinds: a regular expression"
-              label="Search kinds by a regular expression"
+              placeholder="Search types: a regular expression"
+              label="Search types by a regular expression"
               also={{ tab: 'types', type: '', object: '' }}
               onEnter={() => openFirst(data)}
             />
@@ -162,13 +156,9 @@ function heapKey(key: string, help: () => void): boolean {
   }
 }
 
-/** Empty data for the shared state; a heap has neither threads nor measures. */
-const NO_RECORDING = {
-  head: { processes: [], threads: [], measures: ['peak'], first_view: { measure: 'peak', inverted: false, split_threads: false } },
-  lives: undefined,
-} as unknown as Data;
-
-showPage(readHeapData(), (data) => {
-  startState(NO_RECORDING, { sort: data.head.before ? '-change' : '-total' });
+showPage(readEmbedded<HeapData>('heaptide heap explore'), (data) => {
+  // Without suspects the first tab would be empty; a comparison is about what changed.
+  const tab = data.head.suspects.length > 0 && !data.head.before ? 'suspects' : 'types';
+  startState(NO_RECORDING, { tab, sort: data.head.before ? '-change' : '-total' });
   return { title: `${data.head.command_line || data.head.file} · heap`, page: <Page data={data} /> };
 });

@@ -19,10 +19,13 @@ export interface Settings {
   unit: Unit;
   process: number;
   thread: number;
+  job: number;
   inverted: boolean;
   merge: 'line' | 'function';
   hideImports: boolean;
   hideNative: boolean;
+  hideInterpreter: boolean;
+  myCode: boolean;
   splitThreads: boolean;
   /** Root at the top or at the bottom. */
   orientation: 'icicle' | 'flame';
@@ -44,6 +47,10 @@ export interface Settings {
   tab: 'types' | 'tree' | 'suspects';
   type: string;
   object: string;
+  /** For a table: the row whose stacks are shown. */
+  row: string;
+  /** The name of the selected job. */
+  jobName: string;
 }
 
 export const FIRST: Settings = {
@@ -52,11 +59,15 @@ export const FIRST: Settings = {
   unit: 'bytes',
   process: -1,
   thread: -1,
+  job: -1,
   inverted: false,
   merge: 'line',
   // Six frames of the import system separate any two modules and would obscure the stack.
   hideImports: true,
   hideNative: false,
+  // Calls between Python functions pass through several of them.
+  hideInterpreter: true,
+  myCode: false,
   splitThreads: false,
   orientation: 'icicle',
   search: '',
@@ -73,6 +84,8 @@ export const FIRST: Settings = {
   tab: 'types',
   type: '',
   object: '',
+  row: '',
+  jobName: '',
 };
 
 /** Allowed values of enumerated settings. */
@@ -105,7 +118,7 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const settings: Settings = { ...first };
   const nEdges = data.lives?.edges.length ?? 0;
-  const numbers = { process: data.head.processes.length, thread: data.head.threads.length, from: nEdges, to: nEdges };
+  const numbers = { process: data.head.processes.length, thread: data.head.threads.length, job: (data.head.jobs?.length ?? 0) + 1, from: nEdges, to: nEdges };
   for (const [name, text] of parameters) {
     if (!(name in first)) continue;
     const key = name as keyof Settings;
@@ -113,7 +126,7 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
     if (key === 'zoom') {
       const zoom = text.split('.').filter(Boolean).map(Number);
       settings.zoom = zoom.every(Number.isInteger) ? zoom : [];
-    } else if (key === 'process' || key === 'thread' || key === 'from' || key === 'to') {
+    } else if (key === 'process' || key === 'thread' || key === 'job' || key === 'from' || key === 'to') {
       const number = Number(text);
       if (Number.isInteger(number) && number >= -1 && number < numbers[key]) settings[key] = number;
     } else if (typeof first[key] === 'boolean') {
@@ -122,6 +135,9 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
       Object.assign(settings, { [key]: text });
     }
   }
+  // A link from the jobs page names a job; pages of captures number them.
+  const at = (data.head as { jobs?: string[] }).jobs?.indexOf(settings.jobName) ?? -1;
+  if (at >= 0) Object.assign(settings, { job: at, jobName: '' });
   // Ignore half an interval, and a measure that this page lacks.
   if (settings.from < 0 || settings.to <= settings.from) Object.assign(settings, { from: first.from, to: first.to });
   if (!data.head.measures.includes(settings.measure)) settings.measure = first.measure;
@@ -131,8 +147,8 @@ export function fromHash(hash: string, first: Settings, data: Data): Settings {
 export const settings = signal<Settings>(FIRST);
 /** The settings that the tree depends on. Equal values keep their identity, so that a theme change builds no tree. */
 export const shape = computed<Shape>(() => {
-  const { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width } = settings.value;
-  const next: Shape = { measure, from, to, kind, unit, process, thread, inverted, merge, hideImports, hideNative, splitThreads, width };
+  const { measure, from, to, kind, unit, process, thread, job, inverted, merge, hideImports, hideNative, hideInterpreter, myCode, splitThreads, width } = settings.value;
+  const next: Shape = { measure, from, to, kind, unit, process, thread, job, inverted, merge, hideImports, hideNative, hideInterpreter, myCode, splitThreads, width };
   const isSame = lastShape && (Object.keys(next) as (keyof Shape)[]).every((name) => next[name] === lastShape![name]);
   return isSame ? lastShape! : (lastShape = next);
 });
@@ -158,6 +174,12 @@ function firstSettings({ head }: Data): Settings {
   };
 }
 
+/** Data for the state of a page without a recording: it has neither threads nor measures. */
+export const NO_RECORDING = {
+  head: { processes: [], threads: [], measures: ['peak'], first_view: { measure: 'peak', inverted: false, split_threads: false } },
+  lives: undefined,
+} as unknown as Data;
+
 /** Reads the address and keeps it up to date. `more` are initial settings of this page. */
 export function startState(data: Data, more: Partial<Settings> = {}): void {
   const first = { ...firstSettings(data), ...more };
@@ -174,7 +196,7 @@ export function startState(data: Data, more: Partial<Settings> = {}): void {
     }
   });
   effect(() => {
-    const { theme } = settings.value;
+    const theme = isPrinting.value ? 'light' : settings.value.theme;
     if (theme === 'auto') delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
   });
@@ -184,6 +206,12 @@ const prefersDark = matchMedia('(prefers-color-scheme: dark)');
 const systemIsDark = signal(prefersDark.matches);
 prefersDark.addEventListener('change', (event) => (systemIsDark.value = event.matches));
 
-export const isDark = computed(() =>
-  settings.value.theme === 'auto' ? systemIsDark.value : settings.value.theme === 'dark',
-);
+/** Whether the page is being printed: in light colours, and without scrolling. */
+export const isPrinting = signal(false);
+window.addEventListener('beforeprint', () => (isPrinting.value = true));
+window.addEventListener('afterprint', () => (isPrinting.value = false));
+
+export const isDark = computed(() => {
+  if (isPrinting.value) return false;
+  return settings.value.theme === 'auto' ? systemIsDark.value : settings.value.theme === 'dark';
+});

@@ -9,11 +9,12 @@ import { Findings } from './findings/Findings.tsx';
 import { showInTable } from './findings/show.ts';
 import { Header, toggleTheme } from './header/Header.tsx';
 import { type Data, readPageData, programOf } from './model/data.ts';
-import { buildRows, COLUMNS, sorted, TEXT_COLUMNS } from './model/rows.ts';
+import { buildRows, COLUMNS, type Row, sorted, TEXT_COLUMNS } from './model/rows.ts';
 import { expression } from './model/search.ts';
 import { change, type Grouping, settings, startState } from './state.ts';
 import { Controls } from './table/Controls.tsx';
 import { columns } from './table/columns.tsx';
+import { RowDetail } from './table/RowDetail.tsx';
 import { sortBy, VirtualTable } from './table/VirtualTable.tsx';
 import './style.css';
 import './table/table.css';
@@ -25,16 +26,17 @@ const KEYS: Keys = [
   ['g', 'next grouping: line, function, file, module'],
   ['s  a', 'split rows by thread, by allocator'],
   ['c', 'copy the rows as CSV'],
-  ['Escape', 'clear the search'],
-  ['↑  ↓', 'scroll, when the table has the focus'],
+  ['Escape', 'close the stacks, then clear the search'],
+  ['↑  ↓', 'go to the next row, when the table has the focus'],
+  ['Enter', 'show the stacks and callers of the row; a click does the same'],
 ];
 
 function Page({ data }: { data: Data }) {
-  const { all, rows } = useMemo(() => {
+  const { all, rows, selection } = useMemo(() => {
     // The settings that the sums depend on, so that search and sort do not recompute them.
     const selection = computed(() => {
-      const { measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators } = settings.value;
-      return JSON.stringify({ measure, from, to, kind, process, thread, grouping, splitThreads, splitAllocators });
+      const { measure, from, to, kind, process, thread, job, grouping, splitThreads, splitAllocators } = settings.value;
+      return JSON.stringify({ measure, from, to, kind, process, thread, job, grouping, splitThreads, splitAllocators });
     });
     const all = computed(() => buildRows(data, JSON.parse(selection.value)));
     const order = computed(() => settings.value.sort);
@@ -45,8 +47,10 @@ function Page({ data }: { data: Data }) {
       if (!wanted) return inOrder.value;
       return inOrder.value.filter((row) => wanted.test(`${row.name} ${row.location}`));
     });
-    return { all, rows };
+    return { all, rows, selection };
   }, [data]);
+  const isChosen = (row: Row) => String(row.id) === settings.value.row;
+  const chosen = settings.value.row === '' ? undefined : all.value.rows.find(isChosen);
   const hasThreads = new Set(data.origins.thread).size > 1;
   return (
     <Shell
@@ -56,12 +60,22 @@ function Page({ data }: { data: Data }) {
     >
       {(help) => (
         <>
-          <Header data={data} what="table" onHelp={help} />
+          <Header data={data} what="table" onHelp={help} isInterval />
           <Timeline data={data} />
           <Controls data={data} rows={rows.value} all={all.value} />
           <div class="with-findings">
-            <VirtualTable rows={rows.value} columns={columns(all.value, hasThreads)} label="Table of allocations" />
-            <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
+            <VirtualTable
+              rows={rows.value}
+              columns={columns(all.value, hasThreads)}
+              label="Table of allocations"
+              onChoose={(row) => change({ row: isChosen(row) ? '' : String(row.id) })}
+              isChosen={isChosen}
+            />
+            {chosen ? (
+              <RowDetail data={data} row={chosen} all={all.value} selection={JSON.parse(selection.value)} />
+            ) : (
+              <Findings data={data} onShow={(finding) => showInTable(data, finding)} />
+            )}
           </div>
         </>
       )}
@@ -78,19 +92,19 @@ function tableKey(key: string): boolean {
   }
   switch (key) {
     case 'g':
-      change({ grouping: GROUPINGS[(GROUPINGS.indexOf(now.grouping) + 1) % GROUPINGS.length]! });
+      change({ row: '', grouping: GROUPINGS[(GROUPINGS.indexOf(now.grouping) + 1) % GROUPINGS.length]! });
       return true;
     case 's':
-      change({ splitThreads: !now.splitThreads });
+      change({ row: '', splitThreads: !now.splitThreads });
       return true;
     case 'a':
-      change({ splitAllocators: !now.splitAllocators });
+      change({ row: '', splitAllocators: !now.splitAllocators });
       return true;
     case 'c':
       document.getElementById('copy')?.click();
       return true;
     case 'Escape':
-      change({ search: '' });
+      change(now.row ? { row: '' } : { search: '' });
       return true;
     default:
       return false;

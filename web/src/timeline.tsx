@@ -1,7 +1,8 @@
 /** The page of `heaptide timeline`. */
 import { useMemo } from 'preact/hooks';
 import { setFallbackInterval } from './chart/interval.ts';
-import { Choice, commonKey, ProcessAndThreadChoice } from './controls/Choice.tsx';
+import { Choice, commonKey } from './controls/Choice.tsx';
+import { FilterChoice } from './controls/Filter.tsx';
 import type { Keys } from './controls/Help.tsx';
 import { intervalText } from './controls/IntervalChoice.tsx';
 import { Shell, showPage } from './controls/Shell.tsx';
@@ -17,6 +18,7 @@ import { change, settings, startState } from './state.ts';
 import { Charts } from './timeline/Charts.tsx';
 import { growthOfProcesses } from './timeline/growth.ts';
 import { withPeakEdge } from './timeline/peak-edge.ts';
+import { Jobs } from './timeline/Jobs.tsx';
 import { Processes } from './timeline/Processes.tsx';
 import './style.css';
 import './table/table.css';
@@ -44,11 +46,12 @@ function Page({ graph }: { graph: GraphState }) {
           <Header data={data} what="timeline" onHelp={help} />
           <Curves data={data} />
           <Charts data={data} />
+          <Jobs data={data} />
           <Processes data={data} />
           {data.lives && (
             <>
               <Growth data={data} />
-              <DiffControls graph={graph} rows={isGraph ? [] : rows.value} first={<ProcessAndThreadChoice data={data} />} />
+              <DiffControls graph={graph} rows={isGraph ? [] : rows.value} first={<FilterChoice data={data} />} />
               {isGraph ? <FlameView graph={graph} /> : <DiffTable rows={rows.value} />}
             </>
           )}

@@ -17,9 +17,11 @@ test('sizes have three significant digits', () => {
 
 test('whole numbers are grouped, shares and times rounded', () => {
   expect(whole(1234567)).toBe('1,234,567');
-  expect(percent(1, 3)).toBe('33.3 %');
-  expect(percent(1, 1_000_000)).toBe('< 0.01 %');
-  expect(percent(0, 0)).toBe('0 %');
+  expect(percent(1, 3)).toBe('33%');
+  expect(percent(7.43, 100)).toBe('7.4%');
+  expect(percent(9_984, 10_000)).toBe('99.8%');
+  expect(percent(1, 1_000_000)).toBe('<0.01%');
+  expect(percent(0, 0)).toBe('0%');
   expect(duration(1.5e6)).toBe('1.5 ms');
   expect(duration(1.53e9)).toBe('1.53 s');
   expect(duration(3_723e9)).toBe('1:02:03 h');

@@ -36,6 +36,7 @@ export const PACKED: Packed = {
     library: [-1, -1, -1, -1, -1],
     source: ['main()', 'a = parse()', 'b = parse()', '', ''],
   },
+  owners: { text: [4, 5, 6], owner: [0, 1, 3] },
   // root > <module>:10 > load:20 > parse:5 · load:21 > parse:5 > cut · _find_and_load > parse:5; no frames
   nodes: { up: [0, 1, 1, 1, 3, 1, 1, 6, 1, 9], place: [-1, 0, 1, 3, 2, 3, -2 - 7, 4, 3, -2] },
   origins: { thread: [0, 1], allocator: ['MALLOC', 'MMAP'] },

@@ -1,8 +1,10 @@
 /** Tests the call tree that flame graphs are drawn from. */
 import { describe, expect, test } from 'vitest';
+import { colouring } from '../src/colours.ts';
 import { CUT, type Data, NO_FRAMES } from '../src/model/data.ts';
 import { label } from '../src/model/format.ts';
 import { expression, find, Matching } from '../src/model/search.ts';
+import { ownershipOf } from '../src/model/owners.ts';
 import { buildTree, follow, keys, pathTo, type Shape, type Tree } from '../src/model/tree.ts';
 import { move } from '../src/flame/steps.ts';
 import { smallData } from './small-data.ts';
@@ -19,6 +21,8 @@ const SHAPE: Shape = {
   merge: 'line',
   hideImports: false,
   hideNative: false,
+  hideInterpreter: false,
+  myCode: false,
   splitThreads: false,
   width: 'change',
 };
@@ -48,7 +52,7 @@ describe('the tree', () => {
       '      parse:5 500 at 0',
       '    load:21 250 at 500',
       '      parse:5 250 at 500',
-      '        … 7 frames below 0.1 % 50 at 500',
+      '        … 7 frames below 0.1% 50 at 500',
       '    _find_and_load:1 150 at 750',
       '      parse:5 150 at 750',
       '  no Python frame 100 at 900',
@@ -59,13 +63,59 @@ describe('the tree', () => {
     expect(check({ merge: 'function' }).slice(2, 5)).toEqual([
       '    load 750 at 0',
       '      parse 750 at 0',
-      '        … 7 frames below 0.1 % 50 at 0',
+      '        … 7 frames below 0.1% 50 at 0',
     ]);
   });
 
   test('adds the memory of hidden import frames to their caller', () => {
     expect(check({ hideImports: true })).not.toContain('    _find_and_load:1 150 at 750');
     expect(check({ hideImports: true })).toContain('    parse:5 150 at 750');
+  });
+
+  test('folds frames of others into the frame of my code that called them', () => {
+    const mine = [
+      'all 1000 at 0',
+      '  <module>:10 900 at 0',
+      '    load:20 500 at 0',
+      '    load:21 250 at 500',
+      '      … 7 frames below 0.1% 50 at 500',
+      '  no frame of my code 100 at 900',
+    ];
+    expect(check({ myCode: true })).toEqual(mine);
+    expect(check({ myCode: true, inverted: true })).toContain('  load:20 500 at 0');
+  });
+
+  test('keeps the sum when the callers of my code are those of others', () => {
+    const data = smallData();
+    // The outermost frame is a launcher; `load` is mine.
+    data.ownerOf.set([1, 0, 0, 1, 3]);
+    expect(check({ myCode: true }, data)).toEqual([
+      'all 1000 at 0',
+      '  load:20 500 at 0',
+      '  load:21 250 at 500',
+      '    … 7 frames below 0.1% 50 at 500',
+      '  no frame of my code 250 at 750',
+    ]);
+  });
+
+  test('adds the memory of native interpreter frames to their caller, and of no other native frame', () => {
+    const data = smallData();
+    // `load` on line 20 is a function of the interpreter, `parse` one of a native package.
+    data.locations.library = [-1, 4, -1, 5, -1];
+    data.ownerOf.set([0, 3, 0, 1, 3]);
+    const shown = check({ hideInterpreter: true }, data);
+    expect(shown.some((line) => line.includes('load:20'))).toBe(false);
+    expect(shown).toContain('    parse:5 500 at 0');
+  });
+
+  test('charges the interpreter only for what it allocated for no one', () => {
+    const data = smallData();
+    const shares = () => ownershipOf(data)(SHAPE, 'bytes');
+    expect(shares()).toEqual([0, 900, 0, 100]);
+    // `parse` becomes a native function of the interpreter, which works for its callers.
+    data.locations.library = [-1, -1, -1, 5, -1];
+    data.ownerOf.set([0, 0, 2, 3, 3]);
+    expect(shares()).toEqual([500, 0, 250, 250]);
   });
 
   test('adds the memory of hidden native frames to their caller, and merges frames that become equal', () => {
@@ -171,4 +221,14 @@ describe('arrow keys', () => {
     expect(move(tree, load, 'ArrowUp', false)).toBe(module);
     expect(move(tree, module, 'ArrowUp', true)).toBe(load);
   });
+});
+
+test('arenas have the colour of the interpreter and count for the module that needed them', () => {
+  const data = smallData();
+  data.ownerOf.set([0, 0, 0, 3, 3]);
+  const { classes, classOf, moduleOf } = colouring(data);
+  const tree = buildTree(data, SHAPE);
+  const arena = tree.key.indexOf(3);
+  expect(classes[classOf(tree, arena)]!.name).toBe('interpreter');
+  expect(data.texts[moduleOf[3]!]).toBe('job');
 });

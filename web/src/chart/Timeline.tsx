@@ -1,5 +1,5 @@
 /** Chart of memory over time: resident size, heap, limit and peak. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import type { Data } from '../model/data.ts';
@@ -56,19 +56,19 @@ export function Timeline({ data }: { data: Data }) {
   const { process, from, to } = settings.value;
   const dark = isDark.value;
   const { lives } = data;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const shown = series(data, process);
     const options = selectable(chartOptions(shown, styleColours(), box.current!.clientWidth), lives);
     const made = attach(box.current!, options, [shown.seconds, shown.resident, shown.heap] as uPlot.AlignedData);
     chart.current = made.chart;
     return made.stop;
   }, [data, process, dark]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (chart.current && lives) showInterval(chart.current, lives);
   }, [from, to]);
   const shown = series(data, process);
   const summary = `Memory over time: ${shown.peakName} ${bytes(shown.peakBytes)} after ${duration(shown.peakAt * 1e9)}`;
-  if (!lives) return <section class="timeline" ref={box} role="img" aria-label={summary} />;
+  if (!lives) return <div class="timeline" ref={box} role="img" aria-label={summary} />;
   return (
     <section
       class="timeline selectable"

@@ -1,8 +1,10 @@
 /** Small controls shared by the pages. */
-import { type Data, type Measure, threadName } from '../model/data.ts';
+import type { Data, Measure } from '../model/data.ts';
 import { clearInterval } from '../chart/interval.ts';
 import type { IntervalView } from '../model/intervals.ts';
 import { change, settings } from '../state.ts';
+import { openFilter } from './Filter.tsx';
+import { Group } from './Group.tsx';
 
 /** A choice of one option, as a row of buttons. */
 export function Choice<T extends string>(props: {
@@ -12,7 +14,7 @@ export function Choice<T extends string>(props: {
   onChange: (value: T) => void;
 }) {
   return (
-    <div class="choice" role="radiogroup" aria-label={props.label}>
+    <Group className="choice" role="radiogroup" label={props.label}>
       {props.options.map(([value, text, title]) => (
         <button
           key={value}
@@ -25,7 +27,7 @@ export function Choice<T extends string>(props: {
           {text}
         </button>
       ))}
-    </div>
+    </Group>
   );
 }
 
@@ -80,50 +82,6 @@ export function UnitChoice() {
   );
 }
 
-/** Selection of a process and a thread, if there are several. */
-export function ProcessAndThreadChoice({ data }: { data: Data }) {
-  const { processes, threads } = data.head;
-  const { process, thread } = settings.value;
-  const used = new Set(data.origins.thread);
-  const offered = threads.map((_, at) => at).filter((at) => used.has(at) && (process < 0 || threads[at]!.process === process));
-  return (
-    <>
-      {processes.length > 1 && (
-        <select
-          id="process"
-          aria-label="Process"
-          title="Process (p)"
-          value={process}
-          onChange={(event) => change({ process: Number(event.currentTarget.value), thread: -1 })}
-        >
-          <option value={-1}>all processes</option>
-          {processes.map((known, at) => (
-            <option key={at} value={at}>
-              {`${known.name} · ${known.command_line.slice(0, 60)}`}
-            </option>
-          ))}
-        </select>
-      )}
-      {used.size > 1 && (
-        <select
-          id="thread"
-          aria-label="Thread"
-          title="Thread (t)"
-          value={thread}
-          onChange={(event) => change({ thread: Number(event.currentTarget.value) })}
-        >
-          <option value={-1}>all threads</option>
-          {offered.map((at) => (
-            <option key={at} value={at}>
-              {threadName(data, at)}
-            </option>
-          ))}
-        </select>
-      )}
-    </>
-  );
-}
-
 /** Handles the keys of all pages. Returns whether the key was one of them. */
 export function commonKey(data: Data, key: string, help: () => void, theme: () => void, views: readonly IntervalView[] = INTERVAL_VIEWS): boolean {
   const { measure, unit, from, kind } = settings.value;
@@ -153,7 +111,8 @@ export function commonKey(data: Data, key: string, help: () => void, theme: () =
       return true;
     case 't':
     case 'p':
-      document.getElementById(key === 't' ? 'thread' : 'process')?.focus();
+    case 'j':
+      openFilter(key === 't' ? 'thread' : key === 'p' ? 'process' : 'job');
       return true;
     case '/':
       document.querySelector<HTMLInputElement>('input[type=search]')?.focus();

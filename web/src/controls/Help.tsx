@@ -9,7 +9,7 @@ export const COMMON_KEYS: Keys = [
   ['r', 'go to the chart: arrow keys select an interval, with Shift its start'],
   ['x', 'clear the interval'],
   ['b', 'switch between bytes and number of allocations'],
-  ['t  p', 'select a thread, a process'],
+  ['t  p  j', 'select a thread, a process, a job'],
   ['f', 'show or hide the findings'],
   ['d', 'switch between light and dark'],
   ['?', 'show this list'],

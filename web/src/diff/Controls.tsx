@@ -1,6 +1,7 @@
 /** Choices and search above the graph and the table of a comparison. */
 import type { ComponentChildren } from 'preact';
 import { Choice, Toggle, UnitChoice } from '../controls/Choice.tsx';
+import { Group } from '../controls/Group.tsx';
 import { SearchField } from '../controls/SearchField.tsx';
 import { Search } from '../flame/Controls.tsx';
 import type { GraphState } from '../flame/graph-state.ts';
@@ -46,7 +47,7 @@ function GraphChoices({ graph }: { graph: GraphState }) {
         ]}
         onChange={(width) => change({ width })}
       />
-      <span class="group">
+      <Group className="group" label="Shape of the graph">
         <Toggle text="Inverted" title="Allocating functions first, their callers below (i)" value={now.inverted} onChange={(inverted) => change({ inverted, zoom: [] })} />
         <Toggle
           text="By line"
@@ -54,7 +55,7 @@ function GraphChoices({ graph }: { graph: GraphState }) {
           value={now.merge === 'line'}
           onChange={(on) => change({ merge: on ? 'line' : 'function' })}
         />
-      </span>
+      </Group>
       <Search graph={graph} />
     </>
   );

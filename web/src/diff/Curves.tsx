@@ -1,5 +1,5 @@
 /** Chart of the heap of both sides over time, each from its start. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { attach, highestOf, plotOptions, steps, styleColours, type Values } from '../chart/plot.ts';
@@ -22,7 +22,7 @@ export function Curves({ data }: { data: Data }) {
   const box = useRef<HTMLDivElement>(null);
   const dark = isDark.value;
   const { n_before, whole } = data.head.diff!;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const { processes, bin_ns } = data.timeline;
     const heaps = processes.map((curves) => curves.heap);
     const before = sumOf(heaps.slice(0, n_before));
@@ -37,5 +37,5 @@ export function Curves({ data }: { data: Data }) {
     return attach(box.current!, options, [seconds, before, after] as uPlot.AlignedData).stop;
   }, [data, dark]);
   const summary = `Heap over time: the peak was ${bytes(whole.peak.before_bytes)} before and is ${bytes(whole.peak.after_bytes)} after`;
-  return <section class="timeline" ref={box} role="img" aria-label={summary} />;
+  return <div class="timeline" ref={box} role="img" aria-label={summary} />;
 }

@@ -1,5 +1,5 @@
 /** Header of a comparison: the two sides and the total changes. */
-import type { Data, DiffSide, Measure } from '../model/data.ts';
+import { type Data, type DiffSide, type Measure, shownName } from '../model/data.ts';
 import { bytes, changePercent, duration, plural, signed, whole } from '../model/format.ts';
 import { Bar, Notes } from '../header/Header.tsx';
 
@@ -55,7 +55,7 @@ function Side({ name, side, data, first }: { name: string; side: DiffSide; data:
   const shown = files.length > 1 ? `${files[0]} and ${plural(files.length - 1, 'more', 'more')}` : files[0];
   const facts = [
     shown,
-    side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${process?.name}`,
+    side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${shownName(process)}`,
     `Python ${process?.python}`,
     duration(side.duration_ns),
     `${process?.mode} mode`,

@@ -17,7 +17,7 @@ export function DiffLegend({ data }: { data: Data }) {
   );
   return (
     <footer class="legend" aria-label="Colours">
-      {scale('grew: by less than 5 %, 25 %, 75 %, more', colours.grown)}
+      {scale('grew: by less than 5%, 25%, 75%, more', colours.grown)}
       {scale('shrank', colours.shrunk)}
       {scale('unchanged', [colours.importSystem])}
       {isSampled && scale('within the noise of sampling', [colours.cut])}

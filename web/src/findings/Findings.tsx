@@ -8,10 +8,12 @@ import { change, settings } from '../state.ts';
 export function Findings({ data, onShow }: { data: Data; onShow: (finding: Finding) => void }) {
   const findings = data.head.findings ?? [];
   if (!settings.value.findings || findings.length === 0) return null;
+  const { from, process, thread, job } = settings.value;
+  const isPart = from >= 0 || process >= 0 || thread >= 0 || job >= 0;
   return (
     <aside class="findings" aria-label="Findings">
       <h2>
-        Findings
+        {isPart ? 'Findings of the whole run' : 'Findings'}
         <button type="button" class="close" title="Hide the findings (f)" aria-label="Hide the findings" onClick={() => change({ findings: false })}>
           ✕
         </button>

@@ -10,7 +10,7 @@ function measureOf(data: Data, finding: Finding): { measure?: Measure } {
   return measure && data.head.measures.includes(measure) ? { measure } : {};
 }
 
-const EVERYTHING = { from: -1, to: -1, process: -1, thread: -1 } as const;
+const EVERYTHING = { from: -1, to: -1, process: -1, thread: -1, job: -1 } as const;
 
 /** Zooms to the frame. */
 export function showInGraph(data: Data, finding: Finding): void {

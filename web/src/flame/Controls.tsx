@@ -1,9 +1,12 @@
 /** Search and choices above the flame graph. */
 import { IntervalChoice } from '../controls/IntervalChoice.tsx';
-import { Choice, MeasureChoice, Toggle, UnitChoice, ProcessAndThreadChoice } from '../controls/Choice.tsx';
+import { Choice, MeasureChoice, Toggle, UnitChoice } from '../controls/Choice.tsx';
+import { FilterChoice } from '../controls/Filter.tsx';
+import { Group } from '../controls/Group.tsx';
 import { SearchField } from '../controls/SearchField.tsx';
 import { FindingsToggle } from '../findings/Findings.tsx';
 import { amount, percent, plural, signed } from '../model/format.ts';
+import { isInterpreter, USER } from '../model/owners.ts';
 import { change, settings } from '../state.ts';
 import type { GraphState } from './graph-state.ts';
 
@@ -11,13 +14,24 @@ export function Controls({ graph }: { graph: GraphState }) {
   const now = settings.value;
   const hasImports = graph.data.locations.import_system.some(Boolean);
   const hasNative = graph.data.locations.library.some((name) => name >= 0);
+  const hasInterpreter = graph.data.ownerOf.some((_, at) => isInterpreter(graph.data, at));
+  const { ownerOf } = graph.data;
+  const hasOthers = ownerOf.includes(USER) && ownerOf.some((owner) => owner !== USER);
   const hasThreads = new Set(graph.data.origins.thread).size > 1;
   return (
     <nav class="controls" aria-label="View options">
       {now.from < 0 ? <MeasureChoice data={graph.data} /> : <IntervalChoice data={graph.data} />}
       <UnitChoice />
-      <ProcessAndThreadChoice data={graph.data} />
-      <span class="group">
+      <FilterChoice data={graph.data} />
+      <Group className="group" label="Shape of the graph">
+        {hasOthers && (
+          <Toggle
+            text="My code"
+            title="Fold frames of packages, the standard library and the interpreter into the frame of my code that called them (y)"
+            value={now.myCode}
+            onChange={(myCode) => change({ myCode, zoom: [] })}
+          />
+        )}
         <Toggle text="Inverted" title="Allocating functions first, their callers below (i)" value={now.inverted} onChange={(inverted) => change({ inverted, zoom: [] })} />
         <Toggle
           text="By function"
@@ -31,10 +45,18 @@ export function Controls({ graph }: { graph: GraphState }) {
         {hasNative && (
           <Toggle text="Hide native" title="Hide C, C++ and Rust functions (k)" value={now.hideNative} onChange={(hideNative) => change({ hideNative, zoom: [] })} />
         )}
+        {hasInterpreter && (
+          <Toggle
+            text="Hide interpreter"
+            title="Hide functions of the interpreter, such as _PyEval_EvalFrameDefault (u)"
+            value={now.hideInterpreter}
+            onChange={(hideInterpreter) => change({ hideInterpreter, zoom: [] })}
+          />
+        )}
         {hasThreads && (
           <Toggle text="Split threads" title="One tree per thread (s)" value={now.splitThreads} onChange={(splitThreads) => change({ splitThreads, zoom: [] })} />
         )}
-      </span>
+      </Group>
       <Choice
         label="Direction"
         value={now.orientation}

@@ -1,10 +1,10 @@
 /** The flame graph: a canvas, a tooltip, and keys that move between frames. */
 import { effect, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
-import { label, shortFile, signed } from '../model/format.ts';
+import { bytes, label, plural, shortFile, signed } from '../model/format.ts';
 import { changeAt } from '../model/sides.ts';
-import { trunkEnd } from '../model/tree.ts';
-import { change, isDark, settings } from '../state.ts';
+import { ROOT, trunkEnd } from '../model/tree.ts';
+import { change, isDark, isPrinting, settings } from '../state.ts';
 import { contentHeight, nodeAt, paint, type Picture, ROW, rowTop } from './paint.ts';
 import type { GraphState } from './graph-state.ts';
 import { move } from './steps.ts';
@@ -137,7 +137,9 @@ class Painter {
       // Reading a signal here makes a drawing depend on it.
       void [this.graph.tree.value, this.graph.matches.value, this.graph.zoom.value, this.graph.selected.value];
       void [isDark.value, settings.value.orientation];
-      this.schedule();
+      // Paper waits for no animation frame.
+      if (isPrinting.value) this.draw(performance.now());
+      else this.schedule();
     });
     return () => {
       stop();
@@ -162,8 +164,8 @@ class Painter {
       from: this.from,
       to: this.to,
       width: this.box?.clientWidth ?? 1,
-      height: this.box?.clientHeight ?? 1,
-      scroll: this.box?.scrollTop ?? 0,
+      height: isPrinting.value ? contentHeight(tree) : (this.box?.clientHeight ?? 1),
+      scroll: isPrinting.value ? 0 : (this.box?.scrollTop ?? 0),
       isFlame: orientation === 'flame',
       matches: graph.matches.value,
       zoom: graph.zoom.value,
@@ -177,6 +179,7 @@ class Painter {
           const { change } = changeAt(tree, node);
           return { name: name === '<module>' ? shortFile(location) : name, location: change === 0 ? '' : signed(change, tree.unit) };
         }
+        if (tree.key[node] === ROOT) return { name, location: `${bytes(tree.total.bytes[0]!)} in ${plural(tree.total.count[0]!, 'allocation')}` };
         // All modules have the same name at their top level, so show the file.
         return name === '<module>' ? { name: shortFile(location), location: name } : { name, location: shortFile(location) };
       },
@@ -217,7 +220,7 @@ class Painter {
     this.follow(now);
     const started = performance.now();
     const width = box.clientWidth;
-    const height = box.clientHeight;
+    const height = this.picture().height;
     const density = window.devicePixelRatio || 1;
     if (canvas.width !== Math.round(width * density) || canvas.height !== Math.round(height * density)) {
       canvas.width = Math.round(width * density);

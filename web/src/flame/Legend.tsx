@@ -1,6 +1,7 @@
 /** Legend of modules, with the share each allocated in the current view. A click searches for the module. */
 import { computed } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
+import { Group } from '../controls/Group.tsx';
 import { NATIVE, palette } from '../colours.ts';
 import { passing } from '../model/data.ts';
 import { percent } from '../model/format.ts';
@@ -34,11 +35,12 @@ export function Legend({ graph }: { graph: GraphState }) {
   shown.sort((one, other) => sums.get(other.module)! - sums.get(one.module)!);
   const hasNative = data.locations.library.some((name) => name >= 0);
   const greys = colouring.classes.filter(
-    (colourClass) => colourClass.name === 'standard library' || colourClass.name === 'import system' || (hasNative && colourClass.name === NATIVE),
+    (colourClass) => colourClass.name === 'standard library' || colourClass.name === 'import system' || (hasNative && [NATIVE, 'interpreter'].includes(colourClass.name)),
   );
   const pattern = (name: string) => `\\s${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
   return (
-    <footer class="legend" aria-label="Colours">
+    <footer class="legend">
+      <Group className="modules" label="Colours of modules">
       {shown.map((colourClass) => (
         <button
           key={colourClass.name}
@@ -51,6 +53,7 @@ export function Legend({ graph }: { graph: GraphState }) {
           {colourClass.name} <small>{percent(sums.get(colourClass.module)!, all)}</small>
         </button>
       ))}
+      </Group>
       {greys.map((colourClass) => (
         <span key={colourClass.name}>
           <i style={{ background: colourClass.colour(colours) }} />

@@ -20,11 +20,23 @@ export function graphKey(graph: GraphState, key: string): boolean {
     case 'k':
       change({ hideNative: !now.hideNative, zoom: [] });
       return true;
+    case 'u':
+      change({ hideInterpreter: !now.hideInterpreter, zoom: [] });
+      return true;
+    case 'y':
+      change({ myCode: !now.myCode, zoom: [] });
+      return true;
     case 's':
       change({ splitThreads: !now.splitThreads, zoom: [] });
       return true;
     case 'o':
       change({ orientation: now.orientation === 'icicle' ? 'flame' : 'icicle' });
+      return true;
+    case 'c':
+      document.querySelector<HTMLButtonElement>('.frame .copy button')?.click();
+      return true;
+    case 'e':
+      document.getElementById('editor')?.click();
       return true;
     case 'n':
     case 'N':

@@ -12,7 +12,9 @@ const GAP = 1;
 const MIN_WIDTH = 1.2;
 const MIN_TEXT_WIDTH = 30;
 const MIN_LOCATION_WIDTH = 56;
-const N_SHADES = 3;
+export const N_SHADES = 3;
+/** The file of a frame is fainter than its function, and still readable on every colour. */
+export const LOCATION_ALPHA = 0.85;
 
 export interface Picture {
   tree: Tree;
@@ -184,7 +186,7 @@ function write(
   context.fillText(shown, text.x + 6, middle);
   if (shown.length < name.length || !location || room - used < MIN_LOCATION_WIDTH) return;
   const rest = fit(context, picture.font, location, room - used - 8).shown;
-  context.globalAlpha = 0.62;
+  context.globalAlpha = LOCATION_ALPHA;
   context.fillText(rest, text.x + 6 + used + 8, middle);
   context.globalAlpha = 1;
 }

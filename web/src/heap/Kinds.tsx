@@ -1,10 +1,11 @@
-/** Table of all kinds of objects, and the largest objects of one kind. */
+/** Table of all types of objects, and the largest objects of one type with the stacks that allocated them. */
 import { useMemo } from 'preact/hooks';
 import { bytes, percent, plural, signed, whole } from '../model/format.ts';
 import { expression } from '../model/search.ts';
 import { settings } from '../state.ts';
 import { type ColumnOf, SizeCell, VirtualTable } from '../table/VirtualTable.tsx';
-import type { HeapData, Kind } from './data.ts';
+import { type HeapData, type Kind, shortPathOf } from './data.ts';
+import { Stack } from './ObjectView.tsx';
 import { go } from './state.ts';
 
 type Value = (kind: Kind) => number | string;
@@ -38,8 +39,8 @@ function columns(data: HeapData): ColumnOf<Kind>[] {
   const list: ColumnOf<Kind>[] = [
     {
       id: 'name',
-      text: 'Kind',
-      title: 'The type; dicts by owner',
+      text: 'Type',
+      title: 'The type; the dict of an object by its owner',
       isText: true,
       cell: (kind) => (
         <td class="name" title={kind.label}>
@@ -64,7 +65,7 @@ function columns(data: HeapData): ColumnOf<Kind>[] {
     {
       id: 'total',
       text: 'Retained',
-      title: 'Memory that would be freed with all objects of the kind',
+      title: 'Memory that would be freed with all objects of the type',
       cell: (kind) => <SizeCell className="total" value={kind.retained} all={all} />,
     },
   ];
@@ -95,7 +96,7 @@ export function Kinds({ data }: { data: HeapData }) {
   const { sort, search } = settings.value;
   const rows = useMemo(() => sortedKinds(data.kinds, sort, search), [data, sort, search]);
   const list = useMemo(() => columns(data), [data]);
-  return <VirtualTable rows={rows} columns={list} label="Kinds of objects" onChoose={(kind) => go({ type: kind.label, object: '' })} />;
+  return <VirtualTable rows={rows} columns={list} label="Types of objects" onChoose={(kind) => go({ type: kind.label, object: '' })} />;
 }
 
 /** The largest objects of a kind, and the sum of the others. */
@@ -115,21 +116,21 @@ export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
             <th scope="col">Object</th>
             <th scope="col">Own</th>
             <th scope="col">Retained</th>
-            <th scope="col">Held by</th>
+            <th scope="col">Content</th>
           </tr>
         </thead>
         <tbody>
           {kind.objects.map((object) => (
             <tr key={object}>
               <td>
-                <button type="button" class="open" onClick={() => go({ object: objects.address[object]! })}>
-                  {objects.name[object] || objects.address[object]}
+                <button type="button" class="open" title={objects.address[object]} onClick={() => go({ object: objects.address[object]! })}>
+                  {shortPathOf(data, object) || objects.address[object]}
                 </button>
                 {objects.is_new[object] === 1 && <span class="mark">new</span>}
               </td>
               <td class="number">{bytes(objects.bytes[object]!)}</td>
               <td class="number">{bytes(objects.retained[object]!)}</td>
-              <td class="via">{holderText(data, object)}</td>
+              <td class="via">{objects.is_reachable[object] ? objects.name[object] : 'garbage'}</td>
             </tr>
           ))}
           {nRest > 0 && (
@@ -142,14 +143,31 @@ export function Instances({ data, kind }: { data: HeapData; kind: Kind }) {
           )}
         </tbody>
       </table>
+      <Allocations data={data} kind={kind} />
     </section>
   );
 }
 
-function holderText(data: HeapData, object: number): string {
-  const before = data.objects.before[object]!;
-  const via = data.objects.via[object]!;
-  if (before < 0) return via || (data.objects.is_reachable[object] ? '' : 'nothing: garbage');
-  const holder = data.kinds[data.objects.kind[before]!]?.label ?? '';
-  return `${via} of ${holder} ${data.objects.name[before]}`;
+/** The stacks that allocated the listed objects of a kind, those of most objects first. */
+function Allocations({ data, kind }: { data: HeapData; kind: Kind }) {
+  const counts = new Map<number, number>();
+  for (const object of kind.objects) {
+    const stack = data.objects.stack[object]!;
+    if (stack !== 0) counts.set(stack, (counts.get(stack) ?? 0) + 1);
+  }
+  if (counts.size === 0) return null;
+  const stacks = [...counts].sort((one, other) => other[1] - one[1]).slice(0, MAX_STACKS);
+  return (
+    <>
+      <h2>Allocated at</h2>
+      {stacks.map(([number, count]) => (
+        <div key={number}>
+          <p class="sum">{`${whole(count)} of the ${whole(kind.objects.length)} listed`}</p>
+          <Stack frames={data.stacks.find((stack) => stack.number === number)?.frames ?? []} />
+        </div>
+      ))}
+    </>
+  );
 }
+
+const MAX_STACKS = 5;

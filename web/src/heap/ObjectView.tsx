@@ -1,14 +1,15 @@
 /** One object: its kind, path from a root, referrers, dominator tree and allocation stack. */
 import { bytes, percent, plural, whole } from '../model/format.ts';
-import { dominatorsOf, expressionOf, type HeapData, kindOf, referrersOf, stackOf, pathTo } from './data.ts';
+import { dominatorsOf, expressionOf, type Frame, type HeapData, kindOf, referrersOf, shortPathOf, stackOf, pathTo } from './data.ts';
 import { go } from './state.ts';
 
-/** A link to an object. */
-export function ObjectLink({ data, object }: { data: HeapData; object: number }) {
+/** A link to an object, named by its path. `isStep`: its path is known from its surroundings, so its content is shown. */
+export function ObjectLink({ data, object, isStep = false }: { data: HeapData; object: number; isStep?: boolean }) {
   const { objects } = data;
+  const path = isStep ? '' : shortPathOf(data, object);
   return (
     <button type="button" class="open" title={objects.address[object]} onClick={() => go({ object: objects.address[object]! })}>
-      <b>{kindOf(data, object)}</b> {objects.name[object] || objects.address[object]}
+      <b>{kindOf(data, object)}</b> {path || objects.name[object] || (isStep ? '' : objects.address[object])}
     </button>
   );
 }
@@ -32,11 +33,12 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
         <button type="button" class="open" onClick={() => go({ tab: 'types', type: kind, object: '' })}>
           {kind}
         </button>{' '}
-        {objects.name[object]}
+        <span class="where">{shortPathOf(data, object) || objects.name[object]}</span>
         {objects.is_new[object] === 1 && <span class="mark">new</span>}
       </h2>
       <p class="sum">
-        <code>{objects.address[object]}</code> · {whole(objects.bytes[object]!)} bytes own · retains {bytes(retained)} (
+        <code>{objects.address[object]}</code> · {objects.name[object] && `${objects.name[object]} · `}
+        {whole(objects.bytes[object]!)} bytes own · retains {bytes(retained)} (
         {percent(retained, data.head.bytes)} of the heap)
       </p>
       <h3>Shortest path from a root</h3>
@@ -46,7 +48,7 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
             {path.map((at) => (
               <li key={at}>
                 <code>{objects.via[at]}</code>
-                {at === object ? <b>{kind}</b> : <ObjectLink data={data} object={at} />}
+                {at === object ? <b>{kind}</b> : <ObjectLink data={data} object={at} isStep />}
               </li>
             ))}
           </ol>
@@ -93,13 +95,7 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
       </ul>
       <h3>Allocated at</h3>
       {stack.length > 0 ? (
-        <ol class="stack">
-          {[...stack].reverse().map((frame, at) => (
-            <li key={at}>
-              {frame.function} <span>{`${frame.file}:${frame.line}`}</span>
-            </li>
-          ))}
-        </ol>
+        <Stack frames={stack} />
       ) : (
         <p class="rest">
           {data.head.has_stacks
@@ -108,5 +104,18 @@ export function ObjectView(props: { data: HeapData; object: number; children: Ma
         </p>
       )}
     </section>
+  );
+}
+
+/** Frames of a stack, innermost first. */
+export function Stack({ frames }: { frames: Frame[] }) {
+  return (
+    <ol class="stack">
+      {[...frames].reverse().map((frame, at) => (
+        <li key={at}>
+          {frame.function} <span>{`${frame.file}:${frame.line}`}</span>
+        </li>
+      ))}
+    </ol>
   );
 }

@@ -38,7 +38,7 @@ function Branch(props: { data: HeapData; object: number; children: Map<number, n
       >
         {below.length === 0 ? '·' : isOpen.value ? '▾' : '▸'}
       </button>
-      {via && <code>{via}</code>} <ObjectLink data={data} object={object} /> <span class="number">{bytes(retained)}</span>{' '}
+      {via && <code>{via}</code>} <ObjectLink data={data} object={object} isStep={via !== '' && depth > 0} /> <span class="number">{bytes(retained)}</span>{' '}
       <span class="share">{percent(retained, data.head.bytes)}</span>
       {isOpen.value && below.length > 0 && (
         <ul>
@@ -59,7 +59,7 @@ export function Suspects({ data }: { data: HeapData }) {
     <ol class="suspects">
       {suspects.map((suspect) => (
         <li key={suspect.what}>
-          <h3>{suspect.what}</h3>
+          <h2>{suspect.what}</h2>
           <pre>{suspect.evidence.join('\n')}</pre>
           <p>{suspect.advice}</p>
           {suspect.object !== null && (

@@ -13,6 +13,10 @@ export interface Head {
   file: string;
   command_line: string;
   pid: number;
+  /** The role or program of the process, its labels and its run. */
+  title?: string;
+  labels?: Record<string, string>;
+  run?: string | null;
   host: string;
   python: string;
   taken: string;
@@ -73,17 +77,6 @@ export interface HeapData {
   stacks: { number: number; frames: Frame[] }[];
 }
 
-/** Reads the data embedded in this document. */
-export async function readHeapData(): Promise<HeapData> {
-  const text = document.getElementById('data')?.textContent?.trim() ?? '';
-  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page contains no data; make it with heaptide heap explore');
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-  const data = (await new Response(stream).json()) as HeapData;
-  if (data.head.format !== 1) throw new Error(`this page cannot read data of format ${data.head.format}`);
-  return data;
-}
-
 /** Returns the referrers of an object and the names of their references. */
 export function referrersOf(data: HeapData, object: number): [number, string][] {
   const flat = data.objects.referrers[object] ?? [];
@@ -104,6 +97,15 @@ export function expressionOf(data: HeapData, object: number): string {
   return pathTo(data, object)
     .map((at) => data.objects.via[at]!)
     .reduce((text, step) => (step.startsWith('list(_)') ? `list(${text})${step.slice(7)}` : text + step), '');
+}
+
+/** Returns the path as short as readers know it: `__main__._cache[…]` for an item of a dict in a module. */
+export function shortPathOf(data: HeapData, object: number): string {
+  if (!data.objects.is_reachable[object]) return '';
+  return expressionOf(data, object)
+    .replace(/sys\.modules\['([^']+)'\]/, '$1')
+    .replace(/\.__dict__\['([\p{L}_][\p{L}\p{N}_]*)'\]/gu, '.$1')
+    .replace(/\.(?:values|keys)\(\)\[\d+\]/g, '[…]');
 }
 
 /** Returns the dominators of an object, from the top of the tree down. */

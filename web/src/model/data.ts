@@ -2,6 +2,8 @@
  * The data embedded in a page, as `report::json::flame` writes it, unpacked into typed columns. Independent of how it is
  * shown.
  */
+import { readEmbedded } from './embedded.ts';
+import { ownersOfLocations } from './owners.ts';
 
 export type Measure = 'peak' | 'leaked' | 'total' | 'temporary';
 export type Unit = 'bytes' | 'count';
@@ -10,6 +12,12 @@ export interface Process {
   file: string;
   /** The process ID, and what distinguishes the process from others with the same ID: `1@web-2`. */
   name: string;
+  /** The name with the role or program, and the host if there are several: `4711 (celery worker)`. */
+  shown?: string;
+  /** The role or program alone. */
+  title?: string;
+  labels?: Record<string, string>;
+  run?: string | null;
   pid: number;
   parent_pid: number;
   command_line: string;
@@ -45,6 +53,17 @@ export interface Thread {
   is_main: boolean;
 }
 
+/** When a job ran. */
+export interface JobSpan {
+  /** Index in `Head.jobs`. */
+  job: number;
+  process: number;
+  start_ns: number;
+  end_ns: number;
+  key: string | null;
+  outcome: string;
+}
+
 export interface Head {
   format: number;
   profiler: string;
@@ -65,6 +84,12 @@ export interface Head {
   filters: string[];
   processes: Process[];
   threads: Thread[];
+  /** Names of jobs; origins refer to them. */
+  jobs?: string[];
+  /** The longest of them, by start. */
+  job_spans?: JobSpan[];
+  /** Number of jobs that are not in `job_spans`. */
+  num_more_jobs?: number;
   findings?: Finding[];
   /** Only in a comparison. The first `n_before` processes belong to the earlier side. */
   diff?: DiffHead;
@@ -135,8 +160,11 @@ export interface Packed {
     library: number[];
     source: string[];
   };
+  /** Who wrote each file and native library: see `owners.ts`. */
+  owners: { text: number[]; owner: number[] };
   nodes: { up: number[]; place: number[] };
-  origins: { thread: number[]; allocator: string[] };
+  /** `job` is −1 for allocations outside of jobs; missing if the capture has no jobs. */
+  origins: { thread: number[]; allocator: string[]; job?: number[] };
   own: { step: number[]; origin: number[] } & Record<Measure, { bytes: number[]; count: number[]; variance?: number[] }>;
   /** When blocks were allocated and freed, in bins of time; see `docs/reference/page-data.md`. */
   lives?: { edges_ns: number[]; step: number[]; birth: number[]; age: number[]; bytes: number[]; count: number[] };
@@ -160,6 +188,8 @@ export interface Data {
   timeline: Packed['timeline'];
   texts: string[];
   locations: Packed['locations'];
+  /** For each location, who wrote it: see `owners.ts`. */
+  ownerOf: Uint8Array;
   /** For each location, the first one in the same function. */
   functionOf: Int32Array;
   nodes: {
@@ -171,7 +201,7 @@ export interface Data {
     /** Number of frames that were cut; 0 unless the location is CUT. */
     nCut: Int32Array;
   };
-  origins: { thread: number[]; allocator: string[] };
+  origins: Packed['origins'];
   own: { n: number; node: Int32Array; origin: Int32Array; amounts: Record<Measure, Amounts> };
   lives: Lives | undefined;
 }
@@ -191,11 +221,7 @@ export interface Lives {
 
 /** Reads the data embedded in this document. */
 export async function readPageData(): Promise<Data> {
-  const text = document.getElementById('data')?.textContent?.trim() ?? '';
-  if (!text || text.startsWith('HEAPTIDE')) throw new Error('this page contains no data; make it with the heaptide command');
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
-  return unpack((await new Response(stream).json()) as Packed);
+  return unpack(await readEmbedded<Packed>('heaptide flamegraph, table, diff or timeline'));
 }
 
 /** Returns the command line, for the window title. */
@@ -204,7 +230,6 @@ export function programOf({ head }: Data): string {
 }
 
 export function unpack(packed: Packed): Data {
-  if (packed.head.format !== 1) throw new Error(`this page cannot read data of format ${packed.head.format}`);
   const { up, place } = packed.nodes;
   const n = up.length;
   const nodes = { n, parent: new Int32Array(n), location: new Int32Array(n), nCut: new Int32Array(n) };
@@ -225,6 +250,7 @@ export function unpack(packed: Packed): Data {
     timeline: packed.timeline,
     texts: packed.texts,
     locations: packed.locations,
+    ownerOf: ownersOfLocations(packed),
     functionOf: functions(packed.locations),
     nodes,
     origins: packed.origins,
@@ -267,18 +293,35 @@ function functions(locations: Packed['locations']): Int32Array {
   });
 }
 
-/** Process and thread of a view; −1 for all. */
+/** Process, thread and job of a view; −1 for all. */
 export interface Filter {
   process: number;
   thread: number;
+  /** Index in `Head.jobs`; their number for allocations outside of jobs. */
+  job?: number;
   /** In a comparison: only this side. */
   side?: 'before' | 'after';
+}
+
+/** The name of a process in lists. Pages with data of an older release have only its ID. */
+export function shownName(process: Pick<Process, 'name' | 'shown'> | undefined): string {
+  return process?.shown ?? process?.name ?? '';
+}
+
+/** The labels of a process as one text: `role=worker, queue=mail`. */
+export function labelText(process: Pick<Process, 'labels'>): string {
+  const labels = Object.entries(process.labels ?? {});
+  return labels.map(([key, value]) => `${key}=${value}`).join(', ');
 }
 
 /** Returns for each origin whether it passes a filter. */
 export function passing(data: Data, filter: Filter): Uint8Array {
   const nBefore = data.head.diff?.n_before ?? 0;
-  return Uint8Array.from(data.origins.thread, (thread) => {
+  const { job } = filter;
+  // Outside of jobs is the option after the last job.
+  const wantedJob = job === undefined || job < 0 ? undefined : job < (data.head.jobs?.length ?? 0) ? job : -1;
+  return Uint8Array.from(data.origins.thread, (thread, origin) => {
+    if (wantedJob !== undefined && (data.origins.job?.[origin] ?? -1) !== wantedJob) return 0;
     const process = data.head.threads[thread]?.process ?? 0;
     if (filter.side && nBefore > 0 && (process < nBefore) !== (filter.side === 'before')) return 0;
     const passes = (filter.thread < 0 || filter.thread === thread) && (filter.process < 0 || filter.process === process);
@@ -291,5 +334,5 @@ export function threadName(data: Data, thread: number): string {
   if (!known) return 'unknown thread';
   const name = known.name ?? (known.is_main ? 'MainThread' : known.os_id ? `thread ${known.os_id}` : 'unknown thread');
   const process = data.head.processes[known.process];
-  return data.head.processes.length > 1 && process ? `${name} (process ${process.name})` : name;
+  return data.head.processes.length > 1 && process ? `${name} (process ${shownName(process)})` : name;
 }

@@ -1,6 +1,6 @@
 /** Formats numbers and names for display. Only this file rounds. */
 import { CUT, type Data, NO_FRAMES, ROOT, threadName, type Unit } from './data.ts';
-import { THREADS, type Tree } from './tree.ts';
+import { OTHERS, THREADS, type Tree } from './tree.ts';
 
 const UNITS = ['B', 'kB', 'MB', 'GB', 'TB', 'PB'];
 
@@ -32,18 +32,21 @@ export function signed(value: number, unit: Unit): string {
 
 /** Formats a change as a share of the earlier value; `new` if that was zero. */
 export function changePercent(before: number, change: number): string {
-  if (change === 0) return '0 %';
+  if (change === 0) return '0%';
   if (before === 0) return 'new';
   // Larger percentages are hard to read.
   if (change >= 10 * before) return `× ${whole((before + change) / before)}`;
   return `${change < 0 ? '−' : '+'}${percent(Math.abs(change), before)}`;
 }
 
+/** Formats a share with two significant digits: `74%`, `7.4%`. Just below 100 it has three, so that it does not seem complete. */
 export function percent(part: number, all: number): string {
-  if (all === 0) return '0 %';
+  if (all === 0) return '0%';
   const value = (part / all) * 100;
-  if (value > 0 && value < 0.01) return '< 0.01 %';
-  return `${value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2)} %`;
+  if (value === 0) return '0%';
+  if (value < 0.01) return '<0.01%';
+  const isWhole = value >= 99.95 || (value >= 9.95 && value < 99);
+  return `${value.toFixed(isWhole ? 0 : value >= 0.995 ? 1 : 2)}%`;
 }
 
 export function duration(ns: number): string {
@@ -81,6 +84,7 @@ export function label(data: Data, tree: Tree, node: number, byLine: boolean): La
   if (key <= THREADS) return { name: threadName(data, THREADS - key), location: '' };
   if (key === ROOT) return { name: 'all', location: '' };
   if (key === NO_FRAMES) return { name: 'no Python frame', location: '' };
+  if (key === OTHERS) return { name: 'no frame of my code', location: '' };
   if (key === CUT) {
     const n = tree.nCut[node]!;
     return { name: `… ${plural(n, 'frame')} below ${share(tree.minShare)}`, location: '' };
@@ -100,5 +104,5 @@ export function locationName(data: Data, location: number, byLine: boolean): str
 }
 
 function share(value: number): string {
-  return `${Number((value * 100).toPrecision(2))} %`;
+  return `${Number((value * 100).toPrecision(2))}%`;
 }

@@ -4,7 +4,7 @@
  * stack.
  */
 import { CUT, type Data, NO_FRAMES } from './data.ts';
-import { BYTES, channelOf, COUNT, type TreeBuilder, keys, minShare, type NodeAmounts, type Shape } from './tree.ts';
+import { BYTES, channelOf, COUNT, type TreeBuilder, keys, minShare, type NodeAmounts, OTHERS, type Shape } from './tree.ts';
 
 interface Group {
   node: number;
@@ -60,7 +60,7 @@ export function buildInverted(data: Data, shape: Shape, own: NodeAmounts, builde
         group.amounts.forEach((values, channel) => (builder.own[channel]![group.node]! += values[entry]!));
         continue;
       }
-      const key = at === 0 ? NO_FRAMES : keyOf(location[at]!)!;
+      const key = at === 0 ? (shape.myCode ? OTHERS : NO_FRAMES) : keyOf(location[at]!)!;
       let found = groups.get(key);
       if (!found) groups.set(key, (found = empty(0)));
       const known = positions.get(at);

@@ -88,6 +88,43 @@ export function buildRows(data: Data, selection: RowSelection): Rows {
   return { rows: [...sums].map(([id, sum]) => row(data, id, sum, selection)), allBytes, allCount };
 }
 
+/** A call stack that leads to a row, as the innermost node of the row on it. */
+export interface RowStack {
+  node: number;
+  bytes: number;
+  count: number;
+}
+
+/** Returns the stacks that lead to a row, those with the most bytes first. Their sums are the row's total. */
+export function stacksOfRow(data: Data, selection: RowSelection, id: string): RowStack[] {
+  const { parent, location } = data.nodes;
+  const passes = passing(data, selection);
+  const { bytes, count } = entryAmounts(data, selection);
+  const stacks = new Map<number, RowStack>();
+  for (let entry = 0; entry < data.own.n; entry++) {
+    const origin = data.own.origin[entry]!;
+    if (!passes[origin] || (bytes[entry] === 0 && count[entry] === 0)) continue;
+    const [thread, allocator] = [data.origins.thread[origin]!, data.origins.allocator[origin]!];
+    for (let node = data.own.node[entry]!; node !== 0; node = parent[node]!) {
+      if (String(rowName(key(data, location[node]!, selection.grouping), thread, allocator, selection)) !== id) continue;
+      const stack = stacks.get(node) ?? { node, bytes: 0, count: 0 };
+      stacks.set(node, { node, bytes: stack.bytes + bytes[entry]!, count: stack.count + count[entry]! });
+      break;
+    }
+  }
+  return [...stacks.values()].sort((one, other) => other.bytes - one.bytes || one.node - other.node);
+}
+
+/** Returns the amounts of the stacks by the location that calls the row; −1 if nothing does. */
+export function callersOf(data: Data, stacks: RowStack[]): { location: number; bytes: number }[] {
+  const sums = new Map<number, number>();
+  for (const { node, bytes } of stacks) {
+    const location = data.nodes.location[data.nodes.parent[node]!]!;
+    sums.set(location, (sums.get(location) ?? 0) + bytes);
+  }
+  return [...sums].map(([location, bytes]) => ({ location, bytes })).sort((one, other) => other.bytes - one.bytes);
+}
+
 function rowName(key: number, thread: number, allocator: string, selection: RowSelection): string | number {
   if (!selection.splitThreads && !selection.splitAllocators) return key;
   return `${key} ${selection.splitThreads ? thread : ''} ${selection.splitAllocators ? allocator : ''}`;

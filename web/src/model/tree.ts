@@ -5,6 +5,7 @@
 import { CUT, type Data, NO_FRAMES, passing, ROOT, type Unit } from './data.ts';
 import { entryAmounts, isSided, type Selection } from './intervals.ts';
 import { buildInverted } from './inverted.ts';
+import { isInterpreter, USER } from './owners.ts';
 import { type Sides, widths } from './sides.ts';
 
 export interface Shape extends Selection {
@@ -13,6 +14,10 @@ export interface Shape extends Selection {
   merge: 'line' | 'function';
   hideImports: boolean;
   hideNative: boolean;
+  /** Hide native functions of the interpreter. */
+  hideInterpreter: boolean;
+  /** Show only frames of the user's own code. */
+  myCode: boolean;
   splitThreads: boolean;
   /** In a comparison: the amount that the width of a frame shows. */
   width: Width;
@@ -20,6 +25,8 @@ export interface Shape extends Selection {
 
 export type Width = 'change' | 'both' | 'after' | 'before';
 
+/** The key of memory that no frame of the user's code allocated; only in a tree of the user's code. */
+export const OTHERS = -4;
 /** Keys at and below this are threads. */
 export const THREADS = -1_000_000;
 
@@ -82,14 +89,23 @@ export class TreeBuilder {
 
 /** Returns the key of a source node in the tree; `undefined` if the node is hidden and its caller gets its amounts. */
 export function keys(data: Data, shape: Shape): (location: number) => number | undefined {
-  const { import_system, library } = data.locations;
+  const isHidden = hidden(data, shape);
   const merges = shape.merge === 'function';
   return (location) => {
-    if (location < 0) return location;
-    if (shape.hideImports && import_system[location]) return undefined;
-    if (shape.hideNative && library[location]! >= 0) return undefined;
+    if (location < 0) return shape.myCode && location === NO_FRAMES ? undefined : location;
+    if (isHidden(location)) return undefined;
     return merges ? data.functionOf[location]! : location;
   };
+}
+
+function hidden(data: Data, shape: Shape): (location: number) => boolean {
+  const { import_system, library } = data.locations;
+  const { myCode, hideImports, hideNative, hideInterpreter } = shape;
+  return (location) =>
+    (myCode && data.ownerOf[location] !== USER) ||
+    (hideImports && import_system[location] === 1) ||
+    (hideNative && library[location]! >= 0) ||
+    (hideInterpreter && isInterpreter(data, location));
 }
 
 export function buildTree(data: Data, shape: Shape): Tree {
@@ -164,11 +180,8 @@ function buildUpright(data: Data, shape: Shape, own: NodeAmounts, builder: TreeB
   for (let node = n - 1; node > 0; node--) below[parent[node]!]! += below[node]!;
   const keyOf = keys(data, shape);
   // Without merging, no two source nodes share a tree node.
-  const { import_system, library } = data.locations;
-  const merges =
-    shape.merge === 'function' ||
-    (shape.hideImports && import_system.includes(1)) ||
-    (shape.hideNative && library.some((name) => name >= 0));
+  const isHidden = hidden(data, shape);
+  const merges = shape.merge === 'function' || data.locations.line.some((_, at) => isHidden(at));
   const builtNode = new Int32Array(n);
   builtNode[0] = root;
   for (let node = 0; node < n; node++) {
@@ -178,7 +191,7 @@ function buildUpright(data: Data, shape: Shape, own: NodeAmounts, builder: TreeB
       const key = keyOf(location[node]!);
       builtNode[node] = key === undefined ? above : merges ? builder.child(above, key) : builder.add(above, key);
     }
-    const at = builtNode[node]!;
+    const at = shape.myCode && builtNode[node] === root && own.some((values) => values[node] !== 0) ? builder.child(root, OTHERS) : builtNode[node]!;
     for (let channel = 0; channel < own.length; channel++) builder.own[channel]![at]! += own[channel]![node]!;
     builder.nCut[at]! += nCut[node]!;
   }

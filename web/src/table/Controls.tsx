@@ -1,6 +1,8 @@
 /** Choices and search above the table. */
 import { IntervalChoice } from '../controls/IntervalChoice.tsx';
-import { Choice, TABLE_INTERVAL_VIEWS, MeasureChoice, Toggle, ProcessAndThreadChoice } from '../controls/Choice.tsx';
+import { Choice, TABLE_INTERVAL_VIEWS, MeasureChoice, Toggle } from '../controls/Choice.tsx';
+import { FilterChoice } from '../controls/Filter.tsx';
+import { Group } from '../controls/Group.tsx';
 import { SearchField } from '../controls/SearchField.tsx';
 import { FindingsToggle } from '../findings/Findings.tsx';
 import type { Data } from '../model/data.ts';
@@ -27,16 +29,16 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows }) {
           ['file', 'File', 'One row per file (g)'],
           ['module', 'Module', 'One row per module or package (g)'],
         ]}
-        onChange={(grouping) => change({ grouping })}
+        onChange={(grouping) => change({ row: '', grouping })}
       />
-      <ProcessAndThreadChoice data={data} />
-      <span class="group">
+      <FilterChoice data={data} />
+      <Group className="group" label="Shape of the rows">
         {new Set(data.origins.thread).size > 1 && (
-          <Toggle text="By thread" title="One row per thread (s)" value={now.splitThreads} onChange={(splitThreads) => change({ splitThreads })} />
+          <Toggle text="By thread" title="One row per thread (s)" value={now.splitThreads} onChange={(splitThreads) => change({ row: '', splitThreads })} />
         )}
-        <Toggle text="By allocator" title="One row per allocator (a)" value={now.splitAllocators} onChange={(splitAllocators) => change({ splitAllocators })} />
+        <Toggle text="By allocator" title="One row per allocator (a)" value={now.splitAllocators} onChange={(splitAllocators) => change({ row: '', splitAllocators })} />
         {copy.button}
-      </span>
+      </Group>
       <FindingsToggle data={data} />
       <SearchField
         placeholder="Search: function, file, module, regular expression"

@@ -2,12 +2,13 @@
 import { useSignal } from '@preact/signals';
 import type { VNode } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { bytes, percent, whole } from '../model/format.ts';
-import { change, settings } from '../state.ts';
+import { bytes, percent, plural, whole } from '../model/format.ts';
+import { change, isPrinting, settings } from '../state.ts';
 
 const ROW_HEIGHT = 30;
 /** Rows rendered before and after the visible ones. */
 const N_BEYOND = 8;
+const MAX_PRINTED = 500;
 
 export interface ColumnOf<Row> {
   id: string;
@@ -31,8 +32,11 @@ export function VirtualTable<Row>(props: {
   columns: readonly ColumnOf<Row>[];
   label: string;
   onChoose?: (row: Row) => void;
+  isChosen?: (row: Row) => boolean;
 }) {
-  const { rows, columns, onChoose } = props;
+  const { rows, columns, onChoose, isChosen } = props;
+  /** The row that keys have reached; −1 before the first key. */
+  const current = useSignal(-1);
   const box = useRef<HTMLDivElement>(null);
   const scroll = useSignal(0);
   const height = useSignal(600);
@@ -44,9 +48,29 @@ export function VirtualTable<Row>(props: {
   }, []);
   useEffect(() => {
     box.current!.scrollTop = 0;
+    current.value = -1;
   }, [rows]);
-  const first = Math.max(0, Math.floor(scroll.value / ROW_HEIGHT) - N_BEYOND);
-  const last = Math.min(rows.length, Math.ceil((scroll.value + height.value) / ROW_HEIGHT) + N_BEYOND);
+  const onKey = (event: KeyboardEvent) => {
+    if (!onChoose || event.target !== box.current || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+    if (step !== 0) {
+      current.value = Math.min(rows.length - 1, Math.max(0, current.value + step));
+      // The head covers one row.
+      const top = current.value * ROW_HEIGHT;
+      const { scrollTop, clientHeight } = box.current!;
+      box.current!.scrollTop = Math.max(Math.min(scrollTop, top), top + 2 * ROW_HEIGHT - clientHeight + ROW_HEIGHT / 2);
+    } else if (event.key === 'Enter' && rows[current.value]) {
+      onChoose(rows[current.value]!);
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const isPaper = isPrinting.value;
+  const first = isPaper ? 0 : Math.max(0, Math.floor(scroll.value / ROW_HEIGHT) - N_BEYOND);
+  const end = isPaper ? MAX_PRINTED : Math.ceil((scroll.value + height.value) / ROW_HEIGHT) + N_BEYOND;
+  const last = Math.min(rows.length, end);
   const order = (id: string) => (sort === id ? 'ascending' : sort === `-${id}` ? 'descending' : 'none');
   return (
     <div
@@ -55,6 +79,7 @@ export function VirtualTable<Row>(props: {
       tabIndex={0}
       role="region"
       aria-label={props.label}
+      onKeyDown={onKey}
       onScroll={(event) => (scroll.value = event.currentTarget.scrollTop)}
     >
       <table aria-rowcount={rows.length + 1}>
@@ -78,15 +103,17 @@ export function VirtualTable<Row>(props: {
             <tr
               key={first + at}
               aria-rowindex={first + at + 2}
-              class={onChoose ? 'link' : undefined}
+              class={onChoose ? (first + at === current.value ? 'link current' : 'link') : undefined}
+              aria-current={isChosen?.(row) ? 'true' : undefined}
               onClick={onChoose && (() => onChoose(row))}
             >
               {columns.map((column) => column.cell(row))}
             </tr>
           ))}
-          {last < rows.length && <tr style={{ height: `${(rows.length - last) * ROW_HEIGHT}px` }} aria-hidden="true" />}
+          {last < rows.length && !isPaper && <tr style={{ height: `${(rows.length - last) * ROW_HEIGHT}px` }} aria-hidden="true" />}
         </tbody>
       </table>
+      {isPaper && last < rows.length && <p>{plural(rows.length - last, 'more row')} not printed</p>}
       {rows.length === 0 && <p class="nothing">No row matches.</p>}
     </div>
   );

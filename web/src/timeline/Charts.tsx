@@ -1,11 +1,11 @@
 /** Charts of the memory of all processes over time: stacked, or one chart per process on the same scale. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
 import { intervalKey, selectable, showInterval } from '../chart/interval.ts';
 import { attach, type Colour, FONT, highestOf, plotOptions, steps, styleColours, type Values } from '../chart/plot.ts';
 import { palette } from '../colours.ts';
-import type { Data } from '../model/data.ts';
+import { type Data, shownName } from '../model/data.ts';
 import { bytes, duration } from '../model/format.ts';
 import { isDark, settings } from '../state.ts';
 
@@ -76,13 +76,13 @@ function useChart(data: Data, make: (width: number) => [uPlot.Options, uPlot.Ali
   const box = useRef<HTMLDivElement>(null);
   const chart = useRef<uPlot | undefined>(undefined);
   const { from, to } = settings.value;
-  useEffect(() => {
+  useLayoutEffect(() => {
     const [options, values] = make(box.current!.clientWidth);
     const made = attach(box.current!, selectable(options, data.lives), values);
     chart.current = made.chart;
     return made.stop;
   }, depends);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (chart.current && data.lives) showInterval(chart.current, data.lives);
   }, [from, to]);
   return box;
@@ -109,7 +109,7 @@ function Stacked({ data, limit }: { data: Data; limit: number | null }) {
         { width, height: STACKED_HEIGHT },
         range,
         order.map(({ at, values }) => ({
-          label: data.head.processes[at]!.name,
+          label: shownName(data.head.processes[at]),
           stroke: colour('--surface'),
           width: 0.75,
           fill: processColour(at, dark),
@@ -155,7 +155,7 @@ function Single({ data, process, limit }: { data: Data; process: number; limit: 
   return (
     <figure>
       <figcaption>
-        <b>{known.name}</b> {known.command_line} <span>{`own peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
+        <b>{shownName(known)}</b> {known.command_line} <span>{`own peak ${bytes(known.peak_bytes)} after ${duration(known.peak_ns)}`}</span>
       </figcaption>
       <div class={`timeline ${data.lives ? 'selectable' : ''}`} ref={box} />
     </figure>

@@ -1,5 +1,5 @@
 /** Table of processes with their memory at both marks. A click shows one process alone. */
-import type { Data } from '../model/data.ts';
+import { type Data, labelText, shownName } from '../model/data.ts';
 import { bytes, duration, signed, whole } from '../model/format.ts';
 import { change, isDark, settings } from '../state.ts';
 import { processColour } from './Charts.tsx';
@@ -35,9 +35,9 @@ export function Processes({ data }: { data: Data }) {
               <tr key={at} class="link" aria-selected={process === at} onClick={() => change({ process: process === at ? -1 : at, thread: -1, zoom: [] })}>
                 <td>
                   <button type="button" title="Show this process alone" aria-pressed={process === at}>
-                    <i style={{ background: processColour(at, dark) }} /> <b>{known.name}</b>
+                    <i style={{ background: processColour(at, dark) }} /> <b>{shownName(known)}</b>
                   </button>{' '}
-                  <span title={known.command_line}>{known.command_line}</span>
+                  <span title={known.command_line}>{known.command_line}</span> {labelText(known) && <small>{labelText(known)}</small>}
                 </td>
                 <td>{`${duration(known.start_ns)} – ${duration(known.end_ns)}`}</td>
                 {hasMoment && <td title={`${whole(known.at_peak_bytes)} bytes`}>{bytes(known.at_peak_bytes)}</td>}

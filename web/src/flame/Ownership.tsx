@@ -1,0 +1,33 @@
+/** A bar with the share of memory that each owner's code allocated: mine, packages, standard library, interpreter. */
+import { computed } from '@preact/signals';
+import { useMemo } from 'preact/hooks';
+import { ownerColours, palette } from '../colours.ts';
+import { amount, percent } from '../model/format.ts';
+import { OWNER_NAMES, ownershipOf } from '../model/owners.ts';
+import { isDark, shape } from '../state.ts';
+import type { GraphState } from './graph-state.ts';
+
+export function Ownership({ graph }: { graph: GraphState }) {
+  const sums = useMemo(() => {
+    const ownership = ownershipOf(graph.data);
+    return computed(() => ownership(shape.value, shape.value.unit));
+  }, [graph]);
+  const all = sums.value.reduce((sum, value) => sum + value, 0);
+  if (all === 0) return null;
+  const colours = ownerColours(palette(isDark.value));
+  const parts = OWNER_NAMES.map((name, owner) => ({ name, owner, value: sums.value[owner]! })).filter(({ value }) => value > 0);
+  return (
+    <ul class="ownership" aria-label="Who allocated">
+      {parts.map(({ name, owner, value }) => (
+        <li
+          key={name}
+          data-owner={name}
+          style={{ flexGrow: value / all, borderTopColor: colours[owner] }}
+          title={`${amount(value, shape.value.unit)} allocated by ${name}: the innermost frame of each stack decides`}
+        >
+          {name} <b>{percent(value, all)}</b>
+        </li>
+      ))}
+    </ul>
+  );
+}

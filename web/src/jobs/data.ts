@@ -1,0 +1,107 @@
+/** The data of the jobs page, as `report::json::jobs` writes it, and the formats of its numbers. */
+import { duration, percent, whole } from '../model/format.ts';
+
+export interface Histogram {
+  from: number;
+  to: number;
+  counts: number[];
+}
+
+export type Verdict = 'leaks' | 'warms up' | 'clean' | 'unknown';
+
+export interface Row {
+  /** The name, and with a grouping the worker or host. */
+  title: string;
+  name: string;
+  runs: number;
+  failed: number;
+  killed: number;
+  ok: number;
+  skipped: number;
+  deferred: number;
+  retried: number;
+  running: number;
+  retained_per_run: number | null;
+  peak_p50: number | null;
+  peak_p95: number | null;
+  peak_max: number | null;
+  peak_of: string | null;
+  seconds_p50: number | null;
+  seconds_p95: number | null;
+  seconds_max: number | null;
+  verdict: Verdict;
+  retained_of: string | null;
+  retained_runs: number;
+  confidence: number | null;
+  site: string | null;
+  site_bytes: number | null;
+  error: string | null;
+  suggested_limit_bytes: number | null;
+  processes: number;
+  hosts: number;
+  peaks: Histogram | null;
+  durations: Histogram | null;
+}
+
+/** A capture that recorded runs: its flame graph page, if there is one, or the command that makes it. */
+export interface Capture {
+  path: string;
+  page: string | null;
+  command: string;
+}
+
+export interface Worker {
+  name: string;
+  host: string;
+  run: string;
+  lanes: number;
+  left_out: number;
+}
+
+export interface JobsData {
+  head: {
+    format: number;
+    title: string;
+    runs: number;
+    processes: number;
+    hosts: string[];
+    /** Seconds since 1970. */
+    from: number;
+    to: number;
+    min_runs: number;
+    warnings: string[];
+  };
+  rows: Row[];
+  captures: Capture[];
+  workers: Worker[];
+  outcomes: string[];
+  /** One entry per run; times in seconds after `head.from`. */
+  spans: {
+    worker: number[];
+    lane: number[];
+    row: number[];
+    from: number[];
+    to: number[];
+    outcome: number[];
+    key: (string | null)[];
+    peak: (number | null)[];
+    retained: (number | null)[];
+    /** −1 if the run was not recorded. */
+    capture: number[];
+  };
+}
+
+/** Formats a duration; jobs may take microseconds. */
+export function time(seconds: number): string {
+  return seconds > 0 && seconds < 0.001 ? `${Math.max(1, Math.round(seconds * 1e6))} µs` : duration(seconds * 1e9);
+}
+
+/** Formats a memory limit in the unit that container platforms use. */
+export function limit(value: number): string {
+  return `${whole(value / 2 ** 20)} MiB`;
+}
+
+/** Formats a confidence from 0 to 1. Nothing is certain. */
+export function confidence(value: number): string {
+  return value > 0.9995 ? '>99.9%' : percent(value, 1);
+}
