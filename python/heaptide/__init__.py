@@ -9,7 +9,10 @@ More entry points:
 
 - :func:`profile_memory` records the calls of a function and renders a report of each.
 - :func:`profile` reports a function's memory line by line; :func:`memory_usage` samples the size of a process.
+- :func:`label` names what this process is or serves, in every file and report.
+- :func:`set_mode` changes how a running recording records; :func:`on_pressure` acts before memory runs out.
 - :class:`component` records a part of a service if the configuration selects it.
+- :func:`job` marks a unit of work, so that reports can show memory by job.
 - :mod:`leaks` reports what each job of a worker leaks.
 - :func:`heap_census` counts all objects by type; :func:`heap` and :func:`hpy` answer questions about them.
 - :func:`heap_snapshot` writes all objects to a file; :mod:`objects` draws references between a few of them.
@@ -27,17 +30,21 @@ if "t" in getattr(_sys, "abiflags", ""):
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself would be an import
-    from heaptide import leaks, objects
+    from heaptide import asgi, control, leaks, objects, reports, wsgi
     from heaptide._native import RecordingError, __version__
     from heaptide.activation.components import component
     from heaptide.inspection.census import HeapCensus, heap_census
     from heaptide.inspection.heapy import heap, hpy
     from heaptide.inspection.snapshots import HeapTaken, heap_snapshot
+    from heaptide.jobs.job import job
+    from heaptide.labels import label
     from heaptide.lines.profile import profile
     from heaptide.lines.usage import memory_usage
     from heaptide.notebook import load_ipython_extension
     from heaptide.platforms.flyte import memray_profiling
+    from heaptide.pressure import on_pressure
     from heaptide.recording.decorator import profile_memory
+    from heaptide.recording.mode import set_mode
     from heaptide.recording.tracker import Tracker, active
 
 __all__ = [
@@ -47,18 +54,26 @@ __all__ = [
     "Tracker",
     "__version__",
     "active",
+    "asgi",
     "component",
+    "control",
     "heap",
     "heap_census",
     "heap_snapshot",
     "hpy",
+    "job",
+    "label",
     "leaks",
     "load_ipython_extension",
     "memory_usage",
     "memray_profiling",
     "objects",
+    "on_pressure",
     "profile",
     "profile_memory",
+    "reports",
+    "set_mode",
+    "wsgi",
 ]
 
 _HOME_OF = {
@@ -73,30 +88,51 @@ _HOME_OF = {
     "heap_census": "inspection.census",
     "heap_snapshot": "inspection.snapshots",
     "hpy": "inspection.heapy",
+    "job": "jobs.job",
+    "label": "labels",
     "load_ipython_extension": "notebook",
     "memory_usage": "lines.usage",
     "memray_profiling": "platforms.flyte",
+    "on_pressure": "pressure",
     "profile": "lines.profile",
     "profile_memory": "recording.decorator",
+    "set_mode": "recording.mode",
 }
 
 # Modules that are attributes of the package without an import statement.
-_MODULES = ("leaks", "objects")
+_MODULES = ("asgi", "control", "leaks", "objects", "reports", "wsgi")
+
+if not TYPE_CHECKING:  # type checkers would accept every name
+
+    def __getattr__(name: str) -> object:
+        home = _HOME_OF.get(name)
+        if name in _MODULES:
+            return _load(name)
+        if home is None:
+            raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
+        value = getattr(_load(home), name)
+        globals()[name] = value
+        return value
 
 
-def __getattr__(name: str) -> object:
-    home = _HOME_OF.get(name)
-    if name in _MODULES:
-        import importlib
-
-        return importlib.import_module(f"heaptide.{name}")
-    if home is None:
-        raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
+def _load(name: str) -> object:
+    """Import a module of this package. While the process is recorded, its memory does not count as the program's."""
     import importlib
 
-    value = getattr(importlib.import_module(f"heaptide.{home}"), name)
-    globals()[name] = value
-    return value
+    name = f"heaptide.{name}"
+    native = _sys.modules.get("heaptide._native")
+    if native is None or native.active() is None:
+        return importlib.import_module(name)
+    import gc
+
+    # Objects of the program that a collection frees meanwhile would seem to be alive.
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return native.unrecorded(importlib.import_module, name)
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the command line. The native module does the work; only programs that Python must run come back here."""
+    words = sys.argv[1:] if arguments is None else arguments
     try:
         from heaptide import _native
     except ImportError as error:
@@ -19,13 +20,13 @@ def main() -> int:
         say(f"could not be loaded: {error}")
         return 1
 
-    if sys.argv[1:2] == ["attach"]:
+    if words[:1] == ["attach"]:
         import signal
 
         # Ctrl-C stops the recording early and in order: it must not become a KeyboardInterrupt.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-    outcome = _native.main(sys.argv[1:])
+    outcome = _native.main(words)
     if isinstance(outcome, int):
         return outcome
     if isinstance(outcome, _native.Watched):
@@ -45,6 +46,10 @@ def main() -> int:
         from heaptide.commands import serve
 
         return serve.serve(plan)
+    if plan["command"] == "doctor":
+        from heaptide.commands.doctor import examine
+
+        return examine()
     if plan["command"] == "worker":
         from heaptide.commands import worker
 

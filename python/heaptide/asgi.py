@@ -10,9 +10,10 @@ applies to all. Token and other options come from the settings; `App` and `mount
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heaptide import _native
 from heaptide.serving.mounted import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
@@ -47,18 +48,25 @@ class App(Mounted):
         query = scope.get("query_string", b"").decode("latin-1")
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
         loop = asyncio.get_running_loop()
+        client = _native.Client()
 
         def handle() -> _native.Response | Unavailable:
-            return self.handle(scope["method"], scope["path"], query, headers, body)
+            return self.handle(scope["method"], scope["path"], query, headers, body, client)
 
-        answer = await loop.run_in_executor(self._threads, handle)
-        sent = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
-        await send({"type": "http.response.start", "status": answer.status, "headers": sent})
-        is_last = False
-        while not is_last:
-            piece = await loop.run_in_executor(self._threads, answer.read)
-            is_last = not piece
-            await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+        watch = asyncio.ensure_future(_watch(receive, client))
+        try:
+            answer = await loop.run_in_executor(self._threads, handle)
+            sent = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in answer.headers]
+            await send({"type": "http.response.start", "status": answer.status, "headers": sent})
+            is_last = False
+            while not (is_last or client.is_gone()):
+                piece = await loop.run_in_executor(self._threads, answer.read)
+                is_last = not piece
+                await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
+        finally:
+            # Also if the server cancels the request: the report continues in its thread until it sees this.
+            client.leave()
+            watch.cancel()
 
 
 def mount(application: Application, **options: Any) -> Application:
@@ -82,6 +90,13 @@ async def _body(receive: Receive) -> bytes:
     return body[:MAX_BODY_BYTES]
 
 
+async def _watch(receive: Receive, client: _native.Client) -> None:
+    """Note when the client has left. The whole body has been received, so only that message can follow."""
+    with contextlib.suppress(Exception):
+        if (await receive())["type"] == "http.disconnect":
+            client.leave()
+
+
 async def _live(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
@@ -90,5 +105,9 @@ async def _live(receive: Receive, send: Send) -> None:
             return
 
 
-def __getattr__(name: str) -> App:
-    return made_on_demand(name, App, globals())
+if TYPE_CHECKING:
+    app: App
+else:  # type checkers would accept every name
+
+    def __getattr__(name: str) -> App:
+        return made_on_demand(name, App, globals())

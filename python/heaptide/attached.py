@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         native: bool
         sample_bytes: int
         aggregate: bool
+        follow_fork: bool
         interval_ms: int
 
     class HeapRequest(Visit):
@@ -81,6 +82,7 @@ def attach(request: RecordingRequest) -> list[str]:
             native=request["native"],
             sample_bytes=request["sample_bytes"],
             aggregate=request["aggregate"],
+            follow_fork=request["follow_fork"],
             interval_ms=request["interval_ms"],
         ),
         overwrite=request["overwrite"],

@@ -17,20 +17,24 @@ if TYPE_CHECKING:
     from heaptide.settings import Settings
 
 _begun = False
+# Whether the program has not begun yet, so that `sys.argv` and the import path are not those of the program.
+is_early = False
 
 
 def begin() -> None:
     """Apply the environment and the configuration file, once per process. Never raises."""
-    global _begun
+    global _begun, is_early
     if _begun or sys.flags.isolated or sys.flags.ignore_environment or _is_sub_interpreter():
         return
     _begun = True
+    is_early = True
     try:
         _begin()
     except Exception as error:
         from heaptide.messages import reason, say
 
         say(f"{reason(error)}; the program runs without being recorded")
+    is_early = False
 
 
 def _is_sub_interpreter() -> bool:
@@ -60,13 +64,23 @@ def _begin() -> None:
     words = program.command_words()
     if _runs_no_program(words):
         return
+    if "HEAPTIDE_TIMELINE_PROFILE" in os.environ:
+        from heaptide.lines import builtin
+
+        builtin.install()
     chosen = settings.load()
     if chosen.compat:
         from heaptide.compat import substitution
 
         substitution.substitute(chosen.compat)
-        if words[:1] == ["-m"] and words[1:2] in [[name] for name in chosen.compat]:
+        if words[:1] == ["-m"] and words[1:2] in [[name] for name in substitution.all_names(chosen.compat)]:
             return  # Heaptide's own command under another name
+    if chosen.jobs:
+        # Programs that this one starts in another folder write to the same one.
+        name = "HEAPTIDE__PROFILING__JOBS" if "HEAPTIDE__PROFILING__JOBS" in os.environ else "HEAPTIDE_JOBS"
+        os.environ[name] = os.path.abspath(os.path.expanduser(chosen.jobs))
+    if chosen.profiler:
+        _attempt(_adapt_platforms, chosen)
     if inherited == "off":
         return
     joined = _session(inherited) if inherited else None
@@ -85,8 +99,12 @@ def _begin() -> None:
         _record(chosen, component, is_component=True)
     elif chosen.run and joined is None:
         _record(chosen, program.program_name())
+    if chosen.act_at:
+        _attempt(_pressure, chosen)
     if chosen.control:
         _attempt(_control, chosen)
+    elif settings.RUN_FOLDER in os.environ:
+        _attempt(_join_run, chosen)
     if chosen.signal:
         _attempt(_signal, chosen)
     if chosen.control_file:
@@ -132,6 +150,14 @@ def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
         say(f"{reason(error)}; the program continues")
 
 
+def _adapt_platforms(chosen: Settings) -> None:
+    from heaptide import platforms
+
+    for platform in platforms.all_platforms():
+        if platform.adapt is not None:
+            platform.adapt(chosen)
+
+
 def _control(chosen: Settings) -> None:
     import errno
     import importlib
@@ -151,6 +177,29 @@ def _control(chosen: Settings) -> None:
             return
         raise
     os.environ.setdefault(settings.CONTROL_HOLDER, pid)
+
+
+def _join_run(chosen: Settings) -> None:
+    """Join the recording of the run that this process belongs to, if one is wanted.
+
+    The control API of the process that started this one was opened by its code and not by a setting. While nothing is
+    wanted, this costs one system call.
+    """
+    from heaptide.recording import runs
+
+    if runs.is_wanted():
+        import importlib
+        import os
+
+        # The folder of the process that wants the recording, whatever the settings of this one say.
+        folder = os.path.dirname(runs.inherited_folder())
+        importlib.import_module("heaptide.control").start_as_set(None, directory=folder)
+
+
+def _pressure(chosen: Settings) -> None:
+    from heaptide import pressure
+
+    pressure.watch(chosen.act_at, command=chosen.act_command)
 
 
 def _signal(chosen: Settings) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _NICENESS = 10
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.command_process import main; main()"
+_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {} import main; main()"
 # `crates/control/src/render.rs` reads the same line.
 _ENDED = "\nheaptide-ended: "
 # Variables that begin with these are meant for the program, or describe its terminal.
@@ -46,11 +46,16 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 def command(memory_limit: int = 0) -> list[str]:
     """Return the command line before the words of a heaptide command. A memory limit of 0 means no limit."""
+    return [*interpreter(__name__), str(memory_limit)]
+
+
+def interpreter(module: str) -> list[str]:
+    """Return the command line that calls ``main`` of a module of Heaptide, before its arguments."""
     python = sys.executable or ""
     if not os.path.basename(python).startswith("python"):
         # A web server with an embedded interpreter is not an interpreter.
         python = os.path.join(sys.prefix, "bin", "python3")
-    return [python, "-I", "-S", "-c", _CODE, _PACKAGES, str(memory_limit)]
+    return [python, "-I", "-S", "-c", _CODE.format(module), _PACKAGES]
 
 
 def environment() -> dict[str, str]:

@@ -13,14 +13,12 @@ import atexit
 import errno
 import os
 import sys
-import zlib
 from typing import Any
 
-from heaptide import _native, command_process, redaction, settings
+from heaptide import _native, command_process, labels, redaction, settings
 from heaptide.containment import contained
 from heaptide.messages import reason, say_after_fork
-from heaptide.recording import tracker
-from heaptide.serving import process_group
+from heaptide.recording import process_group, program, retention, runs, tracker
 
 # All routes begin with this path, after any prefix.
 BASE = "/api/v1/profiler"
@@ -65,14 +63,16 @@ class Control:
         *,
         trusted: bool = False,
         connection: int | None = None,
+        client: _native.Client | None = None,
     ) -> _native.Response:
         """Answer a request that another server received. `path` may have any prefix before the routes.
 
         A `trusted` request comes from the program itself: it needs no token and does not count for the rate limit.
         Other requests rely on the access control of that server. A server without one passes the file descriptor of
         its TCP `connection`: clients of other users then need the token, except for Racetrack's routes.
+        A report is cancelled once the `client` has left.
         """
-        return self._native.handle(method, path, query, headers or [], body, trusted, connection)
+        return self._native.handle(method, path, query, headers or [], body, trusted, connection, client)
 
     @property
     def token_file(self) -> str | None:
@@ -87,12 +87,15 @@ class Control:
         """Stop the control API. A running recording continues."""
         if self in _controls:
             _controls.remove(self)
+            if not _controls:
+                runs.withdraw("control")
+                os.environ.pop(settings.RUN_FOLDER, None)
         atexit.unregister(self._stop_at_exit)
         self._native.stop(_CLOSING_SECONDS)
 
     _stop_at_exit = contained(stop)
 
-    def _open(self, address: str | None) -> None:
+    def _open(self, address: str | None, *, is_forked: bool = False) -> None:
         try:
             self.socket = self._native.join_group()
         except OSError as error:
@@ -105,14 +108,25 @@ class Control:
                 if error.errno != errno.EADDRINUSE or not self._native.siblings():
                     raise OSError(error.errno, f"control cannot listen at {address} ({error.args[-1]})") from None
         _controls.append(self)
+        self._join(is_forked)
         # Stops before the interpreter is torn down; registered early, so that it runs late.
         atexit.register(self._stop_at_exit)
+
+    def _join(self, is_forked: bool) -> None:
+        """Record this process if its run is being recorded, for example a worker that was started later."""
+        try:
+            warning = self._native.join_wanted(is_forked)
+        except Exception as error:
+            warning = f"this process is not recorded: {reason(error)}"
+        if warning:
+            say_after_fork(f"process {os.getpid()}: {warning}")
 
     def _after_fork_in_child(self) -> None:
         self._native.forget()
         atexit.unregister(self._stop_at_exit)
         if self._follow_fork:
-            Control(self._options, True)._open(None)
+            labels.facts()  # a child may have another role
+            Control(self._options, True)._open(None, is_forked=True)
 
 
 def start(
@@ -154,12 +168,20 @@ def start(
         if not isinstance(number, int) or not least <= number <= sys.maxsize:
             raise ValueError(f"{what} is {number!r}: it must be a whole number from {least} on")
     redaction.hide(token)
-    program = process_group.ProcessGroup.of_this_process()
+    run = runs.publish("control")
+    group = process_group.ProcessGroup.of_this_process()
+    folder = os.path.realpath(directory) if directory else _sessions_of(name, group)
+    run_folder = os.path.join(folder, runs.folder_name(run))
+    os.environ[settings.RUN_FOLDER] = run_folder
+    labels.facts()  # lets the native module know the labels
     options: dict[str, Any] = {
-        "name": name or program.name,
+        "name": name or group.name,
         "command": " ".join(redaction.command(sys.orig_argv)),
-        "directory": os.path.realpath(directory) if directory else _directory(name or f"{program.name}-{program.key}"),
+        "directory": folder,
         "group": process_group.group_folder(),
+        "run": run,
+        "run_folder": run_folder,
+        "jobs_folder": getattr(redaction.load_settings(), "jobs", None) or None,
         "prefix": prefix.rstrip("/"),
         "token": token or None,
         "token_header": token_header,
@@ -234,6 +256,17 @@ def _unusable(group: str, error: OSError) -> OSError:
     return OSError(error.errno, f"the folder {group} of this program's processes cannot be used ({error.args[-1]})")
 
 
+def _sessions_of(name: str | None, group: process_group.ProcessGroup) -> str:
+    """Return the folder for sessions: that of the process which started the run, so that all processes share it."""
+    inherited = os.path.dirname(runs.inherited_folder())
+    if inherited and runs.chosen() and os.path.basename(runs.inherited_folder()) == runs.folder_name(runs.name()):
+        return inherited
+    if name is None:
+        first = runs.folder_name(runs.name()) if runs.is_named_by_user() else group.name
+        name = f"{first}-{group.key}"
+    return _directory(name)
+
+
 def _directory(name: str) -> str:
     own = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"heaptide-{os.geteuid()}")
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip(".")
@@ -250,7 +283,18 @@ def _directory(name: str) -> str:
 def _start_recording(path: str, options: dict[str, Any]) -> str | None:
     try:
         session = _identity(os.path.basename(os.path.dirname(path)))
-        return tracker.start(path, tracker.RecordingOptions(**options), session=session)
+        # A process that joins before its program begins: the interpreter has not set up its arguments yet.
+        is_early = getattr(sys.modules.get("heaptide.bootstrap"), "is_early", False)
+        warning = tracker.start(
+            path,
+            tracker.RecordingOptions(**options),
+            session=session,
+            command=sys.orig_argv[1:] if is_early else None,
+            first_import_path=program.main_folder() if is_early else None,
+        )
+        if options["follow_fork"]:
+            retention.begin(path, settings.load())
+        return warning
     except OSError as error:
         raise RuntimeError(str(error.args[-1])) from None
 
@@ -258,7 +302,7 @@ def _start_recording(path: str, options: dict[str, Any]) -> str | None:
 def _identity(session: str) -> bytes:
     """Return the ID that all captures of a session share, made of the session's name and the host."""
     number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
-    return (zlib.crc32(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
+    return (runs.checksum(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 
 
 def _stop_recording() -> None:

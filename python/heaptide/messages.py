@@ -14,7 +14,8 @@ def say(message: str) -> None:
 
     Bypasses Python's buffer where possible: an interpreter that exits while another thread holds its lock aborts.
     """
-    line = f"heaptide: {printable(message)}\n"
+    text = printable(message).replace("\n", "\\n")  # a name with a line feed must not forge a line
+    line = f"heaptide: {text}\n"
     try:
         if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
             os.write(sys.stderr.fileno(), line.encode(sys.stderr.encoding, "backslashreplace"))

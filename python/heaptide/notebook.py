@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import html
 import inspect
+import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from types import CodeType
 from typing import Any
 
-from heaptide import command_process, private_files
+from heaptide import _native, command_process, private_files
 from heaptide.commands.lines import Accumulated
 from heaptide.lines import report
+from heaptide.lines.brackets import bytes_with_children
 from heaptide.lines.usage import memory_usage
 from heaptide.messages import reason
 from heaptide.recording.tracker import Tracker
@@ -40,21 +43,26 @@ Usage: %mprun -f function [-f function ...] [-T file] [-r] [-c] statement
   -f F  a function to report
   -T F  also write the report to a file
   -r    return the measurements
-  -c    ignored, for compatibility with memory_profiler
+  -c    add the memory of children
 """
 
 HEAPTIDE_HELP = """Record a cell and show its flame graph. The cell may await.
 
-Usage: %%heaptide [--objects] [--leaks] [-o file.html] [--height N]
+Usage: %%heaptide [--objects] [--leaks] [--short] [--page] [-o file.html] [--height N]
 
   --objects   record every Python object, not only memory from the C library
   --leaks     show memory that is allocated at the end, not at the peak
+  --short     show a small table instead of the page, as for a cell with a peak below 1 MB
+  --page      show the page also for such a cell
   -o FILE     keep the page in a file
   --height N  pixels of the frame (default 600)
 """
 
 
-_LONG_OPTIONS = ("--objects", "--leaks", "--height")
+_LONG_OPTIONS = ("--objects", "--leaks", "--short", "--page", "--height")
+# Cells with a lower peak get the short form: a notebook stores every page, which has more than 100 kB.
+_SMALL_PEAK = 1_000_000
+_N_FUNCTIONS = 5
 
 
 def _mistake(text: str) -> Exception:
@@ -156,6 +164,11 @@ class Magics:
         for method, text in ((Magics.memit, MEMIT_HELP), (Magics.mprun, MPRUN_HELP), (Magics.heaptide, HEAPTIDE_HELP)):
             method.__doc__ = text
 
+    @classmethod
+    def register_magics(cls, ip: Any) -> None:
+        """Add the magics to a shell, as memory_profiler's class does."""
+        load_ipython_extension(ip)
+
     def memit(self, line: str = "", cell: str | None = None) -> MemitResult | None:
         options = _Options(line, "rti", "coq")
         repeat = int(options.number("r", 1))
@@ -191,7 +204,7 @@ class Magics:
         if not names:
             raise _mistake("no function is named: name one with -f")
         namespace = self.shell.user_ns
-        accumulated = Accumulated()
+        accumulated = Accumulated(reading=bytes_with_children if options.has("c") else None)
         restored = [self._replace(name, accumulated.profile, namespace) for name in names]
         code = self._compiled(options.statement if cell is None else cell)
         try:
@@ -258,17 +271,34 @@ class Magics:
                     yield
             finally:
                 # Also after an exception: a cell that ran out of memory is the most interesting one.
-                leaks = ["--leaks"] if options.has("leaks") else []
-                done = command_process.run("flamegraph", *leaks, "-o", page, capture)
-                if done.returncode != 0:
-                    raise RuntimeError(done.stderr.removeprefix("heaptide: ") or "the page could not be rendered")
-                with open(page, encoding="utf-8") as file:
-                    text = file.read()
-                if options.has("o"):
-                    target = options.values["o"][-1]
-                    private_files.write(target, text)
-                    print(f"Wrote {target}")
-                self._show(text, height)
+                self._report(options, capture, page, height)
+
+    def _report(self, options: _Options, capture: str, page: str, height: int) -> None:
+        """Show the page or the short form of a capture, each with a line for front ends without HTML."""
+        leaks = ["--leaks"] if options.has("leaks") else []
+        stats = json.loads(_output("stats", "--json", capture))
+        peak = stats["metadata"]["peak_memory"]
+        line = (
+            f"peak {_native.size_text(peak)}; {stats['total_num_allocations']:,} allocations, "
+            f"{_native.size_text(stats['total_bytes_allocated'])} in all"
+        )
+        is_short = options.has("short") or (peak < _SMALL_PEAK and not options.has("page"))
+        if options.has("o") or not is_short:
+            _output("flamegraph", *leaks, "-o", page, capture)
+        if options.has("o"):
+            target = options.values["o"][-1]
+            with open(page, encoding="utf-8") as file:
+                private_files.write(target, file.read())
+            print(f"Wrote {target}")
+        if is_short:
+            table = _output("summary", *leaks, "-r", str(_N_FUNCTIONS), capture)
+            self._show(line, f"<p>{html.escape(line)}</p><pre>{html.escape(table)}</pre>")
+            return
+        with open(page, encoding="utf-8") as file:
+            document = html.escape(file.read(), quote=True)
+        # A frame isolates the page's styles from the notebook's; the page's policy forbids network requests.
+        frame = f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{document}"></iframe>'
+        self._show(line, f"<div>{frame}</div>")
 
     def _codes(self, text: str) -> list[CodeType]:
         """Compile a cell as a shell does: a final expression without a semicolon is compiled separately."""
@@ -328,13 +358,15 @@ class Magics:
         else:
             page(text)
 
-    def _show(self, page: str, height: int) -> None:
-        import html
+    def _show(self, text: str, shown: str) -> None:
+        from IPython.display import display  # type: ignore[import-not-found,unused-ignore]
 
-        from IPython.display import HTML, display  # type: ignore[import-not-found,unused-ignore]
+        display({"text/plain": text, "text/html": shown}, raw=True)
 
-        # A frame isolates the page's styles from the notebook's; the page's policy forbids network requests.
-        document = html.escape(page, quote=True)
-        frame = f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{document}"></iframe>'
-        # IPython warns about a bare iframe and suggests IFrame, which needs an address.
-        display(HTML(f"<div>{frame}</div>"))
+
+def _output(*words: str) -> str:
+    """Return what a command prints."""
+    done = command_process.run(*words)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.removeprefix("heaptide: ") or f"heaptide {words[0]} failed")
+    return done.stdout

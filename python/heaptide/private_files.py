@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 
-def write(path: str | os.PathLike[str], text: str) -> None:
+def write(path: str | os.PathLike[str], text: str | bytes) -> None:
     """Write a whole file, in place of an existing one. A reader never finds it unfinished; a link is not followed."""
     from heaptide import _native
 
-    _native.write_file(path, text.encode("utf-8", "backslashreplace"))
+    _native.write_file(path, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
 
 
 def opener(path: str, flags: int) -> int:

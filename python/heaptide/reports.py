@@ -1,17 +1,18 @@
 """Reports of decorated calls: rendered by another process and delivered to a sink.
 
-A sink is any callable that takes a :class:`Report`. The default sink leaves the page in its file; a platform installs
-another one with :func:`set_sink` to show the page itself. A report that could not be rendered is also delivered: its
-page says why.
+A sink is a function, plain or async, that takes a :class:`Report`. The page is always left in its file. Without a sink
+of the user's, a platform that Heaptide knows shows it, such as Flyte inside a task. A report that could not be rendered
+is also delivered: its page says why.
 """
 
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
-from heaptide import command_process, private_files
-from heaptide.messages import reason
+from heaptide import command_process, platforms, private_files
+from heaptide.messages import reason, say
 
 
 class Report:
@@ -21,7 +22,10 @@ class Report:
     reporter   `flamegraph` or `table`
     title      title for the page, such as `Memory Flamegraph`
     capture    path of the capture
+    captures   the same, and the captures of forked children
     path       path of the page; the file exists unless it could not be written
+    outcome    `ok`, or `failed` if the call raised an exception
+    failure    type and text of that exception, or None
     error      why rendering failed, or None
     """
 
@@ -30,7 +34,11 @@ class Report:
         self.reporter = reporter
         self.title = title
         self.capture = capture
+        self.captures = [capture]
         self.path = path
+        self.outcome = "ok"
+        # Text only: the exception itself would keep the memory of the failed call alive.
+        self.failure: str | None = None
         self.error: str | None = None
 
     def html(self) -> str:
@@ -41,33 +49,79 @@ class Report:
         except OSError as error:
             return _error_page(self, self.error or reason(error))
 
+    def frame(self) -> str:
+        """Return the page in a sandboxed frame, as a fragment of HTML for the page of another tool.
 
-Sink = Callable[[Report], None]
+        The styles, scripts and ids of neither page reach the other one.
+        """
+        page = self.html()
+        # Pages have fewer single quotes than double ones, and each one becomes five characters.
+        source = page.replace("&", "&amp;").replace("'", "&#39;")
+        style = "width:100%;height:85vh;min-height:30rem;border:0;display:block"
+        title = html.escape(f"{self.title}: {self.function}")
+        attributes = f'title="{title}" sandbox="allow-scripts allow-downloads" style="{style}"'
+        return f"<iframe {attributes} srcdoc='{source}'></iframe>"
+
+
+Sink = Callable[[Report], "Awaitable[None] | None"]
 
 
 def to_file(report: Report) -> None:
-    """Leave the page in its file: the default sink."""
+    """Leave the page in its file: the sink outside any platform."""
 
 
-_sink: Sink = to_file
+_sink: Sink | None = None
 
 
 def set_sink(sink: Sink | None) -> Sink:
-    """Deliver all further reports to `sink`, or with None leave them in files. Returns the previous sink."""
+    """Deliver all further reports to `sink`, or with None to the platform. Returns the previous sink."""
     global _sink
-    before, _sink = _sink, sink or to_file
-    return before
+    before, _sink = _sink, sink
+    return before or to_file
 
 
-def deliver(report: Report, sink: Sink | None) -> None:
-    """Pass the report to `sink`, or to the one set with :func:`set_sink`."""
-    (sink or _sink)(report)
+def current_sink() -> Sink:
+    """Return the sink for a call that starts now: the user's, or that of the platform whose task runs here."""
+    if _sink is not None:
+        return _sink
+    for platform in platforms.all_platforms():
+        sink = platform.report_sink() if platform.report_sink is not None else None
+        if sink is not None:
+            return sink
+    return to_file
 
 
-def render(report: Report, arguments: Sequence[str], captures: Sequence[str]) -> None:
+def wait_for(delivery: Awaitable[None]) -> None:
+    """Wait until an async sink has received its report; in a running event loop, let it run later."""
+    import asyncio
+
+    async def finish() -> None:
+        await delivery
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(finish())
+        return
+    task = loop.create_task(finish())
+    _deliveries.add(task)
+    task.add_done_callback(_delivered)
+
+
+# Event loops keep only weak references to their tasks.
+_deliveries: set[Any] = set()
+
+
+def _delivered(task: Any) -> None:
+    _deliveries.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        say(f"a report could not be delivered: {reason(task.exception())}")
+
+
+def render(report: Report, arguments: Sequence[str]) -> None:
     """Render the page in another process; if that fails, write a page that says so. Never raises."""
     try:
-        done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *captures)
+        done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *report.captures)
         if done.returncode != 0:
             report.error = (done.stderr.splitlines() or [f"the reporter ended with {done.returncode}"])[-1]
     except Exception as error:

@@ -19,6 +19,22 @@ import sys
 
 from heaptide import platforms
 from heaptide.messages import say_once
+from heaptide.setting_values import (
+    boolean,
+    count,
+    duration,
+    labels,
+    milliseconds,
+    plain,
+    positive,
+    room,
+    run,
+    sample,
+    size,
+    threshold,
+    when_full,
+    words,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,105 +43,6 @@ if TYPE_CHECKING:
 
     from heaptide.activation.config_files import Configuration
     from heaptide.platforms import Platform
-
-YES = ("1", "t", "true", "y", "yes", "on")
-NO = ("0", "f", "false", "n", "no", "off", "")
-KEEP_ALL = sys.maxsize
-
-
-def boolean(text: str) -> bool:
-    """Return True for a word in `YES`, False for one in `NO`, in upper or lower case."""
-    word = text.strip().lower()
-    if word not in YES + NO:
-        raise ValueError("it is neither yes nor no")
-    return word in YES
-
-
-def run(text: str) -> bool:
-    """Return whether the text is `run` or a yes."""
-    return text.strip().lower() == "run" or boolean(text)
-
-
-def size(text: str) -> int:
-    """Return a number of bytes. k, M and G, also with iB, are powers of 1024; kB, MB and GB of 1000. 0 is off."""
-    word = text.strip()
-    digits = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    unit = word[len(digits) :].lower()
-    factors = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9}
-    for power, letter in enumerate("kmg", 1):
-        factors.update(dict.fromkeys((letter, letter + "i", letter + "ib"), 1024**power))
-    try:
-        n_bytes = round(float(digits) * factors[unit])
-    except (KeyError, ValueError, OverflowError):
-        raise ValueError("a size is a number followed by k, M or G, such as 512k or 1MiB") from None
-    if not 0 <= n_bytes <= 1 << 50:
-        raise ValueError("a size is from 0 to a pebibyte")
-    return n_bytes
-
-
-def room(text: str) -> int:
-    """Return a size; `all` is unlimited."""
-    return KEEP_ALL if text.strip().lower() == "all" else size(text)
-
-
-def whole(text: str) -> int:
-    """Return a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("it is not a whole number") from None
-
-
-def sample(text: str) -> int | bool:
-    """Return a size, True for a yes (the native module knows the default size), or 0 for a no."""
-    word = text.strip().lower()
-    if word in YES and word != "1":
-        return True
-    return 0 if word in NO else size(text)
-
-
-def milliseconds(text: str) -> int:
-    """Return a whole number of milliseconds."""
-    number = whole(text)
-    if not 1 <= number <= 86_400_000:
-        raise ValueError("it is not from 1 to 86400000")
-    return number
-
-
-def count(text: str) -> int:
-    """Return a number from 0 on; `all` is unlimited."""
-    if text.strip().lower() == "all":
-        return KEEP_ALL
-    number = whole(text)
-    if number < 0:
-        raise ValueError("it is less than 0")
-    return number
-
-
-def positive(text: str) -> int:
-    """Return a whole number from 1 on."""
-    number = whole(text)
-    if number < 1:
-        raise ValueError("it is less than 1")
-    return number
-
-
-def when_full(text: str) -> str:
-    """Return `rotate` or `stop`."""
-    word = text.strip().lower()
-    if word not in ("rotate", "stop"):
-        raise ValueError("it is neither rotate nor stop")
-    return word
-
-
-def words(text: str) -> list[str]:
-    """Return the words between commas, without blanks around them. An empty text has no words."""
-    return [word.strip() for word in text.split(",")] if text.strip() else []
-
-
-def plain(text: str) -> str:
-    """Return the text without blanks around it."""
-    return text.strip()
 
 
 class Setting:
@@ -195,8 +112,8 @@ ALL = (
         values="`https://host`", short="HEAPTIDE_CORS_ORIGIN", shown_default="none",
     ),
     Setting(
-        "profiler", boolean, False, "`heaptide serve` records from before the import of its file, and serves the "
-        "control API",
+        "profiler", boolean, False, "`heaptide serve` and jobs of Racetrack record from before the import of the job, "
+        "and serve the control API",
         values="yes or no", short="HEAPTIDE_PROFILER",
     ),
     Setting(
@@ -229,6 +146,28 @@ ALL = (
         "keep", count, 5, "number of earlier captures of the same name to keep, each under the time of its last write; "
         "0 overwrites",
         values="number or `all`", short="HEAPTIDE_KEEP",
+    ),
+    Setting(
+        "keep_children", count, 500, "number of captures of forked and spawned children to keep for each capture name; "
+        "the oldest are deleted while the parent is recorded",
+        values="number or `all`", short="HEAPTIDE_KEEP_CHILDREN",
+    ),
+    Setting(
+        "keep_age", duration, 0.0, "age at which earlier captures and captures of children are deleted",
+        values="duration, such as `12h` or `7d`", short="HEAPTIDE_KEEP_AGE", shown_default="no limit",
+    ),
+    Setting(
+        "keep_total", room, 4 << 30, "bytes that all captures of one name may take, children and earlier ones included",
+        values="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_TOTAL", shown_default="4G",
+    ),
+    Setting(
+        "act_at", threshold, "", "memory use that writes a report of live memory before the process is killed: a "
+        "percentage of the control group's limit (`90%`), a resident size (`400MB`), or a percentage of a size",
+        values="percentage or size", short="HEAPTIDE_ACT_AT", shown_default="no report",
+    ),
+    Setting(
+        "act_command", plain, "", "shell command to run after that report; `HEAPTIDE_REPORT` names the report",
+        values="command", short="HEAPTIDE_ACT_COMMAND", shown_default="none",
     ),
     Setting(
         "max_size", size, 0, "maximum size of a capture; checked twice a second",
@@ -278,8 +217,14 @@ ALL = (
         values="path", short="HEAPTIDE_CONTROL_FILE",
     ),
     Setting(
+        "labels", labels, {}, "labels of this process, by which reports filter; captures, timelines, heap snapshots "
+        "and the control API have them",
+        values="`key=value` and commas", short="HEAPTIDE_LABELS", shown_default="none",
+    ),
+    Setting(
         "redact", words, (), "patterns such as `*password*`: captures, timelines and heap snapshots hide matching "
-        "words of the command line; snapshots also hide matching values and keys, and values under matching names",
+        "words of the command line; snapshots also hide matching values and keys, and values under matching names; "
+        "job records hide matching keys and labels",
         values="patterns and commas", short="HEAPTIDE_REDACT", shown_default="none",
     ),
     Setting(
@@ -290,6 +235,28 @@ ALL = (
         "compat", words, (), "profilers that Heaptide's front ends of the same name replace, such as `memray`, also as "
         "`python -m memray`; a problem of Heaptide then never raises an exception in the program",
         values="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
+    ),
+    Setting(
+        "jobs", plain, "", "folder for [job records](job-records.md): one line when a job begins and one when it ends, "
+        "also without a recording",
+        values="path", short="HEAPTIDE_JOBS", shown_default="no records",
+    ),
+    Setting(
+        "jobs_keep", positive, 100_000, "number of files of job records to keep; the oldest are removed",
+        values="number", short="HEAPTIDE_JOBS_KEEP",
+    ),
+    Setting(
+        "jobs_keep_days", count, 30, "age in days at which files of job records are removed; 0 is never",
+        values="number", short="HEAPTIDE_JOBS_KEEP_DAYS",
+    ),
+    Setting(
+        "jobs_keep_bytes", room, 1 << 30, "bytes that all files of job records may take; the oldest are removed",
+        values="size, such as `1G`, or `all`", short="HEAPTIDE_JOBS_KEEP_BYTES", shown_default="1G",
+    ),
+    Setting(
+        "jobs_names", positive, 1000, "number of distinct job names that a process records; further ones become "
+        "`(other jobs)`",
+        values="number", short="HEAPTIDE_JOBS_NAMES",
     ),
     Setting(
         "trace_components", words, (), "components to record when they run",
@@ -329,7 +296,10 @@ ALL = (
 # Variables that are not settings, and their meaning.
 ENVIRONMENT_ONLY = {
     "HEAPTIDE_CONFIG": "path of the configuration file; `off` reads none",
-    "HEAPTIDE_GROUP": "name that makes processes one program: a control request to one applies to all",
+    "HEAPTIDE_RUN": "name of the run: its processes, also those of other hosts, are one program in reports, and a "
+    "control request to one applies to all of a host; by default the first process names the run",
+    "HEAPTIDE_GROUP": "older name of `HEAPTIDE_RUN`",
+    "HEAPTIDE_RUN_FOLDER": "set by Heaptide: folder of the run, in which the wanted recording is stored",
     "HEAPTIDE_MY_CODE": "packages and folders, with commas, that are your own code, in addition to the main script's "
     "folder, the main module's package and editable installs; findings name the nearest line of your own code",
     "HEAPTIDE_RUNTIME_DIR": "folder for the sockets of the control API, where `heaptide ctl` finds them",
@@ -340,11 +310,17 @@ ENVIRONMENT_ONLY = {
     "HEAPTIDE_LOCAL_SIZE": "number of ranks on this host, if the launcher does not set one",
     "HEAPTIDE_SESSION": "set by Heaptide for processes that a recorded one starts; `off` excludes a process",
     "HEAPTIDE_CONTROL_HOLDER": "set by Heaptide: ID of the process that answers on `HEAPTIDE_CONTROL`",
+    "HEAPTIDE_REPORT": "set by Heaptide for `HEAPTIDE_ACT_COMMAND`: path of the report",
+    "HEAPTIDE_PID": "set by Heaptide for `HEAPTIDE_ACT_COMMAND`: ID of the process under memory pressure",
+    "HEAPTIDE_USED_BYTES": "set by Heaptide for `HEAPTIDE_ACT_COMMAND`: bytes in use",
+    "HEAPTIDE_LIMIT_BYTES": "set by Heaptide for `HEAPTIDE_ACT_COMMAND`: the limit",
     "HEAPTIDE_TIMELINE_FUNCTIONS": "set by Heaptide: file in which functions mark their start and end for a timeline",
+    "HEAPTIDE_TIMELINE_PROFILE": "set by `mprof run` on Heaptide: makes `profile` a builtin of the program",
 }
 
 CONFIG = "HEAPTIDE_CONFIG"
 SESSION = "HEAPTIDE_SESSION"
+RUN_FOLDER = "HEAPTIDE_RUN_FOLDER"
 CONTROL_HOLDER = "HEAPTIDE_CONTROL_HOLDER"
 
 
@@ -366,13 +342,32 @@ class Settings:
         except KeyError:
             raise AttributeError(name) from None
 
+    def with_values(self, values: Mapping[str, Any]) -> Settings:
+        """Return a copy in which a platform has replaced some values."""
+        return Settings({**self._values, **values}, self.patterns, self.platforms)
+
 
 def load() -> Settings:
     """Read the environment and the configuration files. Never raises."""
     from heaptide.activation.config_files import find
 
     environment: Mapping[str, str] = {} if sys.flags.ignore_environment else os.environ
+    for name, meant in misspelt_variables(environment):
+        say_once(f"{name} is not a setting of Heaptide; did you mean {meant}?")
     return resolve(environment, find(environment))
+
+
+def misspelt_variables(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that resemble one of Heaptide, each with the name that was probably meant."""
+    names = {*ENVIRONMENT_ONLY}
+    for setting in ALL:
+        names |= {setting.long, setting.short}
+    unknown = [name for name in environment if name.startswith("HEAPTIDE") and name not in names]
+    if not unknown:
+        return []
+    from heaptide.misspelt import misspelt
+
+    return misspelt(unknown, names)
 
 
 def resolve(environment: Mapping[str, str], configuration: Configuration) -> Settings:

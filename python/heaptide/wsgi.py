@@ -9,9 +9,10 @@ has several workers, a request to one of them applies to all. Token and other op
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heaptide import _native
 from heaptide.serving.mounted import MAX_BODY_BYTES, Mounted, Unavailable, is_own, made_on_demand
@@ -35,6 +36,7 @@ class App(Mounted):
             environment.get("QUERY_STRING", ""),
             _headers(environment),
             _body(environment),
+            _client(environment),
         )
         start_response(f"{answer.status} {HTTPStatus(answer.status).phrase}", answer.headers)
         return _pieces(answer)
@@ -69,10 +71,27 @@ def _body(environment: Environment) -> bytes:
     return body
 
 
+# Where gunicorn and Werkzeug, Flask's own server, put the client's socket. The standard has no place for it.
+_SOCKETS = ("gunicorn.socket", "werkzeug.socket")
+
+
+def _client(environment: Environment) -> _native.Client | None:
+    for name in _SOCKETS:
+        connection = environment.get(name)
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                return _native.Client(connection.fileno())
+    return None
+
+
 def _pieces(answer: _native.Response | Unavailable) -> Iterator[bytes]:
     while piece := answer.read():
         yield piece
 
 
-def __getattr__(name: str) -> App:
-    return made_on_demand(name, App, globals())
+if TYPE_CHECKING:
+    app: App
+else:  # type checkers would accept every name
+
+    def __getattr__(name: str) -> App:
+        return made_on_demand(name, App, globals())

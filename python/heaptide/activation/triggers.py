@@ -1,5 +1,7 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
+Also hands memory pressure over to `heaptide.pressure`.
+
 A native thread of Heaptide checks for these twice a second; it runs only if a setting needs it. The signal handler
 only queues a request for the thread, because starting and stopping take locks that the interrupted code may hold.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections import deque
 
 from heaptide import _native
@@ -17,6 +20,8 @@ from heaptide.recording import from_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from heaptide.settings import Settings
 
 PAUSE_MS = 500
@@ -25,6 +30,8 @@ _requests: deque[int] = deque()
 _settings: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _is_started = False
+# Checks of platforms. A forked child does not inherit them.
+_further_checks: list[Callable[[], None]] = []
 
 
 def obey_signal(chosen: Settings) -> None:
@@ -53,6 +60,12 @@ def obey_file(chosen: Settings) -> None:
     start()
 
 
+def also_check(check: Callable[[], None]) -> None:
+    """Call `check` twice a second in this process, from a thread of Heaptide. It may start and stop recordings."""
+    _further_checks.append(check)
+    start()
+
+
 def start() -> None:
     """Start the thread, if it is not running in this process."""
     global _is_started
@@ -77,6 +90,9 @@ def _check_and_report() -> None:
 
 def _check() -> None:
     global _file_seen
+    pressure = sys.modules.get("heaptide.pressure")
+    if pressure is not None:
+        pressure.check()
     if _settings is not None:
         while _requests:
             _requests.popleft()
@@ -87,8 +103,13 @@ def _check() -> None:
                 _file_seen = seen
                 if seen is not None:
                     from_settings.toggle(_settings, {"on": True, "off": False}.get(_content(_settings)))
+    for check in _further_checks:
+        check()
     recording = from_settings.current()
-    if recording is not None and recording.settings.max_size:
+    if recording is not None and recording.mark and not os.path.exists(recording.mark):
+        # Another process of the run has stopped the recording.
+        from_settings.end()
+    elif recording is not None and recording.settings.max_size:
         _limit_size(recording)
 
 
@@ -103,7 +124,7 @@ def _limit_size(recording: from_settings.SettingsRecording) -> None:
         say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program continues unrecorded")
         from_settings.end()
     else:
-        from_settings.end()
+        from_settings.end(is_last=False)
         from_settings.begin(recording.settings, recording.component, is_component=recording.is_component)
 
 
@@ -127,12 +148,13 @@ def _content(chosen: Settings) -> str:
 def _after_fork_in_child() -> None:
     """Start the thread again in a forked child, if a signal or a control file was set up."""
     global _is_started
+    _further_checks.clear()
     if _is_started:
         atexit.unregister(finish)
         _is_started = False
         _native.stop_watcher()
         _requests.clear()
-        if _settings is not None:
+        if _settings is not None or "heaptide.pressure" in sys.modules:
             start()
 
 

@@ -33,10 +33,10 @@ def take(plan: HeapPlan) -> int:
     """Run the program and write its heap. Returns the exit code, or exits as the program does."""
     output = plan["output"] and os.path.abspath(plan["output"])
 
-    def begin() -> bool:
+    def begin() -> int:
         # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_finish, plan, output, os.getpid())
-        return True
+        return 0
 
     return run_program(plan, begin)
 

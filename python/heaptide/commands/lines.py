@@ -22,6 +22,8 @@ from heaptide.messages import printable, reason, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from heaptide.commands.run import Target
 
     class LinesPlan(Target):
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
 class Accumulated:
     """The tables of a program, one per function, in the order of decoration."""
 
-    def __init__(self, backend: str = "psutil") -> None:
+    def __init__(self, backend: str = "psutil", reading: Callable[[], int] | None = None) -> None:
+        """Create it. `reading` replaces the reading of the backend."""
         self._backend = backend
+        self._reading = reading
         self._calls: dict[Profiled, Call] = {}
         self._lock = threading.Lock()
 
@@ -47,7 +51,7 @@ class Accumulated:
         """Decorate a function. Options are ignored, because the command line sets them."""
         if function is None or not (callable(function) or isinstance(function, (staticmethod, classmethod))):
             return self.profile
-        return wrap(function, self._backend, self._add, accumulate=True)
+        return wrap(function, self._backend, self._add, accumulate=True, reading=self._reading)
 
     def _add(self, profiled: Profiled, call: Call) -> None:
         with self._lock:
@@ -67,12 +71,12 @@ def run(plan: LinesPlan) -> int:
     output = plan["output"] and os.path.abspath(plan["output"])
     page = plan["html"] and os.path.abspath(plan["html"])
 
-    def begin() -> bool:
+    def begin() -> int:
         recording = LineRecording.begin(plan["target"]) if plan["columns"] else None
         # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_report, accumulated, plan, output, page, recording, os.getpid())
         builtins.profile = _Builtin(accumulated.profile)  # type: ignore[attr-defined]
-        return True
+        return 0
 
     return run_program(plan, begin)
 

@@ -16,7 +16,7 @@ from types import ModuleType
 
 from heaptide import _native
 from heaptide.containment import contained
-from heaptide.messages import reason, say
+from heaptide.messages import say
 from heaptide.recording import tracker
 
 # Not from `typing`: an import here costs the program time and is visible in its `sys.modules`.
@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, TypedDict
+
+    from heaptide.commands import run_summary
 
     class Target(TypedDict):
         """A program and its arguments."""
@@ -38,16 +40,38 @@ if TYPE_CHECKING:
         output: str | None
         force: bool
         quiet: bool
+        report: str | None
+        open: bool
+        python: str | None
         options: dict[str, Any]
+
+
+# The exit code if the recording cannot be written, so that the program is not started. As in crates/cli/src/exit.rs.
+CANNOT_RECORD = 125
 
 
 def run(plan: Plan) -> int:
     """Record the program and run it. Returns the exit code, or exits as the program does."""
+    # An import costs the program time, so only what this run needs is imported here and below.
+    if plan["python"] is not None or "VIRTUAL_ENV" in os.environ:
+        from heaptide.commands import other_python
+
+        python = other_python.wanted(plan["python"])
+    else:
+        python = ""
+    if python:
+        if plan["python"] is None and not plan["quiet"]:
+            other_python.announce(python)
+        try:
+            other_python.start(python)
+        except OSError as error:
+            say(f"cannot run {python} ({error.strerror}): name an interpreter with --python")
+            return CANNOT_RECORD
     return run_program(plan, lambda: _start_recording(plan))
 
 
-def run_program(plan: Target, begin: Callable[[], bool]) -> int:
-    """Call `begin`, then run the program as Python would; if `begin` returns False, return 1 instead."""
+def run_program(plan: Target, begin: Callable[[], int]) -> int:
+    """Call `begin`, then run the program as Python would; if `begin` returns an exit code, return that instead."""
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
@@ -56,8 +80,9 @@ def run_program(plan: Target, begin: Callable[[], bool]) -> int:
             _native.print_exception(reason.with_traceback(None))
             return 1
         _leave_to_python(plan)
-    if not begin():
-        return 1
+    refusal = begin()
+    if refusal:
+        return refusal
     error = _native.call_as_main(*call)
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
         # As with plain Python, exit handlers no longer find these two.
@@ -76,14 +101,15 @@ def run_program(plan: Target, begin: Callable[[], bool]) -> int:
     return 1
 
 
-def _start_recording(plan: Plan) -> bool:
-    """Start to record. Returns False if the program must not start because the output file already exists."""
+def _start_recording(plan: Plan) -> int:
+    """Start to record. Returns an exit code if the program must not start, because the capture cannot be written."""
+    output = plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide"
     try:
-        path = os.path.abspath(plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide")
+        ending = _Ending(os.path.abspath(output), plan)
         # Registered before the program's exit handlers, so that it runs after them.
-        atexit.register(_finish, path, os.getpid(), plan["quiet"])
+        atexit.register(contained(ending.finish))
         warning = tracker.start(
-            path,
+            ending.path,
             tracker.RecordingOptions(**plan["options"]),
             overwrite=plan["force"],
             whole_program=True,
@@ -94,30 +120,66 @@ def _start_recording(plan: Plan) -> bool:
         if plan["options"]["follow_fork"]:
             from heaptide.recording import session
 
-            session.publish(path, is_quiet=plan["quiet"], **plan["options"])
-    except FileExistsError as error:
-        say(reason(error))
-        return False
+            session.publish(ending.path, is_quiet=plan["quiet"], **plan["options"])
+        elif ending.forks is not None:
+            # Before the fork: Python code after it would let the recording's thread start before Python counts threads.
+            os.register_at_fork(before=contained(ending.forks.count))
+    except FileExistsError:
+        say(f"{output} exists already: choose another name with -o, or overwrite it with --force")
+        return CANNOT_RECORD
+    except OSError as error:
+        message = str(error.args[-1])
+        cause = message if output in message else f"could not create {output}: {message}"
+        say(f"{cause}; the program was not started: choose another file with -o")
+        return CANNOT_RECORD
     except Exception as error:
-        message = error.args[-1] if isinstance(error, OSError) else error
-        say(f"{message}; the program runs without being recorded")
-    return True
+        say(f"{error}; the program runs without being recorded")
+    return 0
 
 
-@contained
-def _finish(path: str, pid: int, quiet: bool) -> None:
-    """Complete the capture, after the program's last exit handler."""
-    is_running = _native.active() is not None
-    # A recording that failed is also stopped: its keeper may be about to print the reason.
-    recorded = tracker.stop() if is_running or os.getpid() == pid else None
-    if recorded is None or not is_running or quiet or os.getpid() != pid:
-        return
-    lines = _native.run_summary(path)
-    is_incomplete = recorded[1]  # the reason has been printed
-    if not lines and not is_incomplete:
-        lines = [f"the capture {path} was removed during the run"]
-    for line in lines:
-        say(line)
+class _Ending:
+    """The end of the recording, after the program's last exit handler."""
+
+    def __init__(self, path: str, plan: Plan) -> None:
+        self.path = path
+        self.plan = plan
+        self.pid = os.getpid()
+        # Where the user is, and where the page is meant to be: the program may go elsewhere.
+        self.folder = os.getcwd()
+        page = plan["report"] or (os.path.splitext(path)[0] + ".html" if plan["open"] else "")
+        self.page = page and os.path.abspath(page)
+        self.forks: run_summary.ForkCounter | None = None
+        if not plan["quiet"] or self.page:
+            # Not at the end: by then the program may have forbidden imports.
+            from heaptide.commands import run_summary
+
+            self.lines_of_summary = run_summary.lines
+            self.forks = run_summary.ForkCounter()
+
+    def finish(self) -> None:
+        """Complete the capture, and print the summary."""
+        is_running = _native.active() is not None
+        # A recording that failed is also stopped: its keeper may be about to print the reason.
+        recorded = tracker.stop() if is_running or os.getpid() == self.pid else None
+        if recorded is None or not is_running or os.getpid() != self.pid:
+            return
+        if self.forks is None:
+            return
+        is_quiet = self.plan["quiet"]
+        is_incomplete = recorded[1]  # the reason has been printed
+        lines = self.lines_of_summary(
+            self.path,
+            self.folder,
+            is_quiet=is_quiet,
+            page=self.page,
+            is_opened=self.plan["open"],
+            is_forced=self.plan["force"],
+        )
+        if not lines and not is_quiet and not is_incomplete:
+            lines = [f"the capture {self.path} was removed during the run"]
+        not_recorded = "" if is_quiet else self.forks.sentence()
+        for line in [*lines, *[not_recorded] * bool(not_recorded)]:
+            say(line)
 
 
 def _label(plan: Plan) -> str:

@@ -14,7 +14,15 @@ from types import ModuleType
 
 from heaptide.messages import say_once
 
+# One distribution installs memory_profiler and mprof, which imports it. Modules of platforms use the profilers.
+_TOGETHER = (
+    ["memory_profiler", "mprof", "pycompss.functions.profile"],
+    ["memray", "flytekitplugins.memray"],
+)
+_OF_PLATFORMS = [name for group in _TOGETHER for name in group if "." in name]
+
 FOLDER = os.path.dirname(os.path.abspath(__file__))
+NOT_FRONT_ENDS = {"__init__", "__pycache__", "installed", "substitution"}
 
 
 class Substitution:
@@ -27,20 +35,34 @@ class Substitution:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of the front end with this name, if there is one."""
-        if path is not None or name not in self.names:
+        if name not in self.names:
             return None
-        package = os.path.join(FOLDER, name, "__init__.py")
+        folder = os.path.join(FOLDER, *name.split("."))
+        package = os.path.join(folder, "__init__.py")
         if os.path.exists(package):
-            return importlib.util.spec_from_file_location(
-                name, package, submodule_search_locations=[os.path.dirname(package)]
-            )
-        return importlib.util.spec_from_file_location(name, os.path.join(FOLDER, f"{name}.py"))
+            return importlib.util.spec_from_file_location(name, package, submodule_search_locations=[folder])
+        return importlib.util.spec_from_file_location(name, f"{folder}.py")
+
+
+def all_names(names: list[str]) -> list[str]:
+    """Return the names of modules to replace: the chosen ones, and those that are installed with them."""
+    groups = [group for group in _TOGETHER if any(name in group for name in names)]
+    return list(dict.fromkeys([*names, *(name for group in groups for name in group)]))
 
 
 def substitute(names: list[str]) -> None:
     """Let imports of these names find Heaptide's front ends. A name without one is reported and ignored."""
-    known = {name.partition(".")[0] for name in os.listdir(FOLDER)} - {"__init__", "__pycache__", "substitution"}
+    known = {name.partition(".")[0] for name in os.listdir(FOLDER)} - NOT_FRONT_ENDS
+    known = known - {name.partition(".")[0] for name in _OF_PLATFORMS} | {*_OF_PLATFORMS}
     for name in names:
         if name not in known:
             say_once(f"there is no front end for {name!r}; there are {', '.join(sorted(known))}")
-    sys.meta_path.insert(0, Substitution([name for name in names if name in known]))
+    wanted = [name for name in all_names(names) if name in known]
+    sys.meta_path.insert(0, Substitution(wanted))
+    # The last resort for the packages around a front end: other modules of them may be installed.
+    sys.meta_path.append(Substitution([package for name in wanted for package in _packages(name)]))
+
+
+def _packages(name: str) -> list[str]:
+    words = name.split(".")
+    return [".".join(words[:length]) for length in range(1, len(words))]

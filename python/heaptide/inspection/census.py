@@ -7,6 +7,7 @@ also contains the references between them.
 from __future__ import annotations
 
 from heaptide import _native
+from heaptide.inspection.html_tables import html_table
 from heaptide.inspection.snapshots import known_instance
 
 TYPE_CHECKING = False
@@ -82,6 +83,9 @@ class HeapCensus:
         if len(rows) > _N_SHOWN:
             lines[-1] = f"<{len(rows) - _N_SHOWN} more kinds. Iterate over the census to see them.>"
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return html_table("Type", [(kind.objects, kind.bytes, kind.name) for kind in self._kinds])
 
 
 def heap_census() -> HeapCensus:

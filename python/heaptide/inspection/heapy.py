@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING
 
 from heaptide import _native
 from heaptide._native import HeapView
-from heaptide.inspection.kinds import Relation
+from heaptide.inspection.kinds import Relation, findex
+from heaptide.inspection.mapping import attributes_of
 from heaptide.inspection.sets import IdentitySet, of_view
 from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_snapshot
 from heaptide.inspection.stat import Stat, read
@@ -37,12 +38,20 @@ _OWN_KINDS = (
     "heaptide.inspection.heapy._Named",
     "heaptide.inspection.sets.IdentitySet",
     "heaptide.inspection.tables.Rows",
-    "heaptide.inspection.tables.Paths",
-    "heaptide.inspection.tables.ReferencePattern",
-    "heaptide.inspection.sets.MappingProxy",
+    "heaptide.inspection.tables.Partition",
+    "heaptide.inspection.tables.PartitionRow",
+    "heaptide.inspection.tables.JoinedPartition",
+    "heaptide.inspection.paths.Path",
+    "heaptide.inspection.paths.Paths",
+    "heaptide.inspection.patterns.PatternRow",
+    "heaptide.inspection.patterns.ReferencePattern",
+    "heaptide.inspection.mapping.MappingProxy",
     "heaptide.inspection.kinds.Kind",
     "heaptide.inspection.kinds.Relation",
+    "heaptide.inspection.kinds.Family",
     "heaptide.inspection.stat.Stat",
+    "heaptide.inspection.stat.StatRow",
+    "heaptide.inspection.stat.PackedRows",
     "heaptide.inspection.stat.StatDifference",
     "heaptide._native.HeapView",
     "heaptide._native.HeapSet",
@@ -60,6 +69,7 @@ _MAGIC = b"\x89HEAP\r\n\x1a"
 _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _TRIED = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
+_VALUES_REQUEST = _request(True, ())
 
 
 def hpy() -> Heapy:
@@ -72,6 +82,32 @@ def heap() -> IdentitySet:
     return Heapy().heap()
 
 
+class Roots:
+    """heapy's root: attributes for what every path begins with."""
+
+    __slots__ = ()
+
+    @property
+    def i0_modules(self) -> dict[str, object]:
+        """All modules."""
+        return dict(sys.modules)
+
+    @property
+    def i0_sysdict(self) -> dict[str, object]:
+        """The names of the module `sys`."""
+        return vars(sys)
+
+    @property
+    def i0_builtins(self) -> dict[str, object]:
+        """The names of the module `builtins`."""
+        import builtins
+
+        return vars(builtins)
+
+    def __repr__(self) -> str:
+        return "RootState"
+
+
 class Heapy:
     """Inspects the heap of this process, or a snapshot of another one.
 
@@ -82,19 +118,31 @@ class Heapy:
     load(path)      the objects of a snapshot from ``heaptide heap take`` or :meth:`save`, or a table from ``h.dump``
     save(path)      write all objects to a snapshot
     Nothing         the empty set
-    Clodo, Type, Size, Module, Via, Rcs, Id, Unity, Prod
-                    classifiers of objects: ``h.by(hp.Via)``, ``h & hp.Type(Order)``
+    Clodo, Type, Size, Module, Via, Rcs, Id, Idset, Unity, Prod
+                    classifiers of objects: ``h.by(hp.Via)``, ``h & hp.Type(Order)``, ``h.by(hp.Type & hp.Size)``
+    findex(a, b)    classifier by the first kind that an object has
+    Root            where paths begin: ``hp.Root.i0_modules`` is ``sys.modules``
+    reprefix        text before `Root` in heapy's paths; kept for programs that assign it
     """
 
-    __slots__ = ("_before",)
+    __slots__ = ("_before", "reprefix")
 
     Clodo, Type, Size = Relation("Clodo"), Relation("Type"), Relation("Size")
     Module, Via, Rcs = Relation("Module"), Relation("Via"), Relation("Rcs")
-    Id, Unity, Prod = Relation("Id"), Relation("Unity"), Relation("Prod")
+    Id, Idset, Unity, Prod = Relation("Id"), Relation("Idset"), Relation("Unity"), Relation("Prod")
     Anything = Unity()
+    Root = Roots()
+    findex = staticmethod(findex)
+    default_reprefix = "hpy()."
 
     def __init__(self) -> None:
         self._before: HeapView | None = None
+        self.reprefix = "hp."
+
+    @property
+    def doc(self) -> str:
+        """The attributes of this object."""
+        return attributes_of(type(self))
 
     def heap(self) -> IdentitySet:
         """Return all reachable objects; after :meth:`setrelheap`, only those made since."""
@@ -115,6 +163,14 @@ class Heapy:
         self._before = _view(_TOKEN)
 
     setref = setrelheap
+    # Each name of guppy for heaps of other interpreters; this process has one heap.
+    heapg = heap
+    setrelheapg = setrelheap
+    setrelheapu = setrelheap
+
+    def dumph(self, fn: str | os.PathLike[str]) -> None:
+        """Append the table of all objects to a file."""
+        self.heap().dump(fn)
 
     @property
     def Nothing(self) -> IdentitySet:
@@ -151,6 +207,12 @@ class Heapy:
                 return list(read(file))
         return list(read(fn))
 
+    loadc = loadall
+
+    def test(self, debug: bool = False) -> None:
+        """Not needed: Heaptide's tests are not installed with it."""
+        print("Heaptide's tests are part of its source code, not of the installed package.")
+
     def pb(self, filename: str | None = None) -> NoReturn:
         """Not supported: Heaptide's browser is a page, not a window."""
         raise NotImplementedError(
@@ -172,6 +234,20 @@ class Heapy:
 def _view(heaptide_token: object) -> HeapView:
     # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
     return _native.snapshot_heap(heaptide_token, _TRIED, _REQUEST)
+
+
+def with_values(heap_set: HeapSet) -> HeapSet:
+    """Return the same objects of this process with the values of numbers and texts, as far as they still exist."""
+    if heap_set.view().pid != os.getpid():
+        return heap_set
+    addresses = heap_set.addresses()
+    found = _view_with_values(_TOKEN).at(addresses)
+    return found if len(found) == len(addresses) else heap_set
+
+
+def _view_with_values(heaptide_token: object) -> HeapView:
+    # As in `_view`.
+    return _native.snapshot_heap(heaptide_token, _TRIED, _VALUES_REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

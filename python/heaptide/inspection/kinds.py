@@ -1,12 +1,19 @@
-"""heapy's relations and kinds: ``h.by(hp.Via)`` classifies a set, ``h & hp.Type(Order)`` selects from it."""
+"""heapy's relations and kinds: ``h.by(hp.Via)`` classifies a set, ``h & hp.Type(Order)`` selects from it.
+
+Both can be combined: ``hp.Type & hp.Size`` classifies by type and size, ``hp.Type(int) & hp.Size(28)`` selects by both.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+import operator
+from typing import TYPE_CHECKING, Any, cast
 
+from heaptide import _native
 from heaptide.objects.references import is_a, names_of_type
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from heaptide._native import HeapSet, HeapView
 
 # heapy's names of classifiers, and those of `_native`.
@@ -17,35 +24,180 @@ RELATIONS = {
     "Rcs": "referrers",
     "Via": "via",
     "Id": "id",
+    "Idset": "id",
     "Module": "module",
     "Unity": "unity",
     "Prod": "producer",
 }
 
+# Kinds whose text in heapy is more than their value.
+_TEXTS = {"unity": "<{}>", "size": "<size = {}>", "via": "<via {}>", "referrers": "<referred by: {}>", "id": "<id {}>"}
+_COMPARISONS = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 
-class Kind:
-    """All objects of one kind, in any set. Combine it with sets by ``&``, ``|`` and ``-``."""
 
-    __slots__ = ("_by", "_label")
+class Family:
+    """What kinds or sets have in common: the classifier that makes them."""
 
-    def __init__(self, by: str, label: str) -> None:
-        self._by = by
-        self._label = label
+    __slots__ = ("er", "name")
+
+    def __init__(self, name: str, er: Relation | None = None) -> None:
+        self.name = name
+        self.er = er
+
+    def __repr__(self) -> str:
+        return f"<heapy's family {self.name}>"
+
+
+class Kind(str):
+    """All objects of one kind, in any set. As text it is the name of the kind.
+
+    ``&``, ``|``, ``-``, ``^`` and ``~`` combine kinds with each other and with sets.
+    """
+
+    __slots__ = ("_by", "_label", "_members", "_type")
+    _by: str
+    _label: str
+    _type: type | None
+    _members: Callable[[HeapView], HeapSet] | None
+
+    def __new__(
+        cls,
+        by: str,
+        label: str,
+        of_type: type | None = None,
+        members: Callable[[HeapView], HeapSet] | None = None,
+    ) -> Kind:
+        """Make the kind of a classifier and a value; or, with `members`, any other selection of objects."""
+        value = hex(int(label)) if by == "id" and label.isdecimal() else label
+        kind = super().__new__(cls, _TEXTS.get(by, "{}").format(value))
+        kind._by, kind._label, kind._type, kind._members = by, label, of_type, members
+        return kind
 
     def members(self, view: HeapView) -> HeapSet:
         """Return the objects of this kind in one view of the heap."""
+        if self._members is not None:
+            return self._members(view)
         if self._by == "id":
             return view.at([int(self._label)])
         if self._by == "unity":
             return view.all()
         if self._by in ("kind", "type"):
             return view.of_kind(self._label)
-        partition = view.all().partition(self._by)
-        labels = [name.strip() for _, _, name in partition.rows()]
-        return partition.members(labels.index(self._label)) if self._label in labels else view.empty()
+        return _rows_of(view, self._by, lambda name: name == self._label)
+
+    @property
+    def fam(self) -> Family:
+        """The family of the kind."""
+        return Family({"unity": "Anything"}.get(self._by, self._by), Relation.of(self._by))
+
+    @property
+    def er(self) -> Relation:
+        """The classifier that makes this kind."""
+        return Relation.of(self._by)
+
+    @property
+    def brief(self) -> str:
+        """The name of the kind."""
+        return str(self)
+
+    @property
+    def dictof(self) -> Kind:
+        """The dicts of attributes of objects of this kind."""
+        return Kind("kind", f"dict of {self._label}")
+
+    @property
+    def refdby(self) -> Kind:
+        """The objects that only objects of this kind refer to."""
+        return Kind("referrers", self._label)
+
+    @property
+    def biper(self) -> Relation:
+        """A classifier with two rows: the objects of this kind, and all others."""
+        return findex(self)
+
+    def alt(self, cmp: str) -> Kind:
+        """Return the kinds that compare with this one: ``hp.Size(100).alt(">=")``, ``hp.Type(int).alt("<=")``."""
+        if cmp not in _COMPARISONS:
+            raise ValueError(f"alt takes one of {', '.join(_COMPARISONS)}, not {cmp!r}")
+        compare = _COMPARISONS[cmp]
+        if self._by == "size":
+            bound = int(self._label)
+            return Kind(
+                "size", f"<size {cmp} {bound}>", members=lambda view: _rows_of(view, "size", _is_size(compare, bound))
+            )
+        if self._type is None:
+            raise ValueError(f"{self} has no order: only sizes and types can be compared")
+        return self._related_types(cmp)
+
+    def _related_types(self, cmp: str) -> Kind:
+        this = cast("type", self._type)
+        if cmp in ("==", "!="):
+            return self if cmp == "==" else ~self
+        below = _subtypes(this) if cmp.startswith("<") else list(type.mro(this)[1:])
+        kinds = [Kind("kind", type_name(each)) for each in [*([this] if cmp.endswith("=") else []), *below]]
+        words = {"<": "strict subtype", "<=": "subtype", ">": "strict supertype", ">=": "supertype"}
+        return Kind("kind", f"<{words[cmp]} of {self._label}>", members=lambda view: _union(view, kinds))
+
+    def _merged(self, other: object, sign: str, merge: Callable[[HeapSet, HeapSet], HeapSet]) -> Any:
+        if not is_a(other, (Kind, type)):
+            return NotImplemented
+        second = cast("Kind", other) if is_a(other, Kind) else Kind("kind", type_name(other), cast("type", other))
+        text = f"({self} {sign} {second})"
+        return Kind("kind", text, members=lambda view: merge(self.members(view), second.members(view)))
+
+    def __and__(self, other: object) -> Any:
+        return self._merged(other, "&", operator.and_)
+
+    def __or__(self, other: object) -> Any:
+        return self._merged(other, "|", operator.or_)
+
+    def __sub__(self, other: object) -> Any:
+        return self._merged(other, "-", operator.sub)
+
+    def __xor__(self, other: object) -> Any:
+        return self._merged(other, "^", operator.xor)
+
+    def __invert__(self) -> Kind:
+        return Kind("kind", f"~({self})", members=lambda view: view.all() - self.members(view))
 
     def __repr__(self) -> str:
-        return f"<{self._label}>"
+        return str(self)
+
+
+def _is_size(compare: Callable[[Any, Any], bool], bound: int) -> Callable[[str], bool]:
+    return lambda name: name.isdecimal() and compare(int(name), bound)
+
+
+def _rows_of(view: HeapView, by: str, is_wanted: Callable[[str], bool]) -> HeapSet:
+    """Return the objects of all rows whose names satisfy a condition."""
+    partition = view.all().partition(by)
+    found = view.empty()
+    for row, (_, _, name) in enumerate(partition.rows()):
+        if is_wanted(name.strip()):
+            found = found | partition.members(row)
+    return found
+
+
+def _union(view: HeapView, kinds: Iterable[Kind]) -> HeapSet:
+    found = view.empty()
+    for kind in kinds:
+        found = found | kind.members(view)
+    return found
+
+
+def _subtypes(kind: type) -> list[type]:
+    found: list[type] = []
+    subclasses: list[type] = type.__subclasses__(kind)
+    for each in subclasses:
+        found += [each, *_subtypes(each)]
+    return list(dict.fromkeys(found))
 
 
 class Relation:
@@ -56,32 +208,164 @@ class Relation:
     def __init__(self, name: str) -> None:
         self._name = name
 
+    @staticmethod
+    def of(by: str | Relation) -> Relation:
+        """Return the relation of a classifier of `_native`."""
+        if isinstance(by, Relation):
+            return by
+        return Relation(next((name for name, known in RELATIONS.items() if known == by), "Clodo"))
+
     @property
-    def by(self) -> str:
-        """The name of the classifier in `_native`."""
+    def by(self) -> str | Relation:
+        """The name of the classifier in `_native`, or this relation if there is none."""
         return RELATIONS[self._name]
 
-    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Kind:
+    @property
+    def refdby(self) -> Relation:
+        """A classifier by the kinds of referrers."""
+        return Relation("Rcs")
+
+    @property
+    def dictof(self) -> Relation:
+        """A classifier of dicts by their owners."""
+        return Relation("Clodo")
+
+    @property
+    def fam(self) -> Family:
+        """The family of the relation's kinds."""
+        return Family(self._name, self)
+
+    def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
+        """Return the rows of a set: name and members."""
+        partition = heap_set.partition(cast("str", self.by))
+        return [(name.strip(), partition.members(row)) for row, (_, _, name) in enumerate(partition.rows())]
+
+    @property
+    def heading(self) -> str:
+        """The title of the column of names."""
+        empty: list[tuple[int, int, str]] = []
+        return _native.heap_rows_table(cast("str", self.by), empty).splitlines()[1].rpartition("% ")[2]
+
+    def __and__(self, other: object) -> Any:
+        if not isinstance(other, Relation):
+            return NotImplemented
+        return _Both(self, other)
+
+    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Any:
         """Return the kind for a type, size, module name, reference or address; with `dictof`, for dicts of a type."""
         if dictof is not None:
             label = "dict (no owner)" if dictof == () else f"dict of {type_name(dictof)}"
             return Kind("kind", label)
+        by = cast("str", self.by)
         if name is not None:
-            return Kind(self.by, name)
+            return Kind(by, name)
         if self._name == "Unity":
             return Kind("unity", "Anything")
+        if self._name == "Prod" and not what:
+            return Kind("producer", "unknown")
         if not what:
             raise TypeError(f"{self._name} needs an argument: the value to select by")
+        if self._name == "Idset":
+            from heaptide.inspection.heapy import of_objects
+
+            return of_objects(what)
         if self._name == "Via":
             return Kind("via", ", ".join(sorted(repr(reference) for reference in what)))
         if self._name == "Prod" and len(what) == 2:
             return Kind("producer", f"{what[0]}:{what[1]}")
         if self._name == "Rcs":
             return Kind("referrers", ", ".join(sorted(map(type_name, what))))
-        return Kind(self.by, type_name(what[0]))
+        return Kind(by, type_name(what[0]), cast("type", what[0]) if is_a(what[0], type) else None)
+
+    def __getattr__(self, name: str) -> Kind:
+        """Return the kind of a built-in type by its name with a capital: ``hp.Type.Int``."""
+        import builtins
+        import types
+
+        if self._name in ("Type", "Clodo") and name[:1].isupper():
+            special = {"NoneType": type(None), "Type": type, "Module": types.ModuleType}
+            found = special.get(name) or getattr(builtins, name.lower(), None) or getattr(types, f"{name}Type", None)
+            if isinstance(found, type):
+                return cast("Kind", self(found))
+        raise AttributeError(f"the relation {self._name} has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
+        if self._name not in RELATIONS:
+            return f"<heapy's relation {self._name}>"
         return f"<heapy's relation {self._name}: use it as h.by(hp.{self._name}) or h & hp.{self._name}(...)>"
+
+
+class _Both(Relation):
+    """Classifies by two relations at once."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Relation, second: Relation) -> None:
+        super().__init__(f"({first._name} & {second._name})")
+        self._first = first
+        self._second = second
+
+    @property
+    def by(self) -> Relation:
+        return self
+
+    @property
+    def heading(self) -> str:
+        return f"<{self._first.heading} & {self._second.heading}>"
+
+    def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
+        return [
+            (f"({_named(self._first, one)} & {_named(self._second, other)})", members)
+            for one, part in self._first.divide(heap_set)
+            for other, members in self._second.divide(part)
+        ]
+
+    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Any:
+        """Return the kind of objects that have one value for each relation."""
+        if len(what) != 2:
+            raise TypeError(f"{self._name} needs two arguments: one for each relation")
+        return self._first(what[0]) & self._second(what[1])
+
+
+class _Findex(Relation):
+    """Classifies by the first of several kinds that an object has."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self, kinds: tuple[Kind, ...]) -> None:
+        super().__init__(f"findex({', '.join(map(str, kinds))})")
+        self._kinds = kinds
+
+    @property
+    def by(self) -> Relation:
+        return self
+
+    @property
+    def heading(self) -> str:
+        return "First kind"
+
+    def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
+        rows, rest = [], heap_set
+        for kind in self._kinds:
+            members = rest & kind.members(heap_set.view())
+            rest = rest - members
+            rows.append((str(kind), members))
+        return [(name, members) for name, members in [*rows, ("<none of them>", rest)] if len(members)]
+
+
+def findex(*kinds: object) -> Relation:
+    """Return a classifier by the first of these kinds or types that an object has."""
+    return _Findex(
+        tuple(
+            cast("Kind", kind) if is_a(kind, Kind) else Kind("kind", type_name(kind), cast("type", kind))
+            for kind in kinds
+        )
+    )
+
+
+def _named(relation: Relation, label: str) -> str:
+    by = relation.by
+    return _TEXTS[by].format(label) if isinstance(by, str) and by in _TEXTS else label
 
 
 def type_name(what: object) -> str:

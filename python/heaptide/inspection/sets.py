@@ -6,11 +6,15 @@ as the same object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
-from heaptide.inspection.kinds import RELATIONS, Kind, Relation, type_name
+from heaptide.inspection.html_tables import N_ROWS, html_table
+from heaptide.inspection.kinds import RELATIONS, Family, Kind, Relation, findex, type_name
+from heaptide.inspection.mapping import MappingProxy, attributes_of, reached
+from heaptide.inspection.paths import Paths, as_edges
+from heaptide.inspection.patterns import DEPTH, ReferencePattern
 from heaptide.inspection.stat import Stat, StatDifference
-from heaptide.inspection.tables import N_ROWS, Paths, ReferencePattern, Rows
+from heaptide.inspection.tables import JoinedPartition, Partition, Rows
 
 # Imported now: if imported later, its objects would count as new since the first inspection.
 from heaptide.objects import at, at_addrs
@@ -23,14 +27,6 @@ if TYPE_CHECKING:
 
     from heaptide._native import HeapPartition, HeapSet, HeapView
 
-# Attributes of heapy's sets that are missing here, and their replacements.
-_INSTEAD = {
-    "biper": "use by(relation) to classify the set",
-    "fam": "use er for the classifier of the set, and kind for the kinds in it",
-    "pathsin": "use shpaths for the shortest paths to the objects, and referrers for the last step of all paths",
-    "pathsout": "use referents for the first step, and get_shpaths(src=...) for paths from one set to another",
-}
-
 
 class IdentitySet:
     """A set of objects, with heapy's attributes. It prints as a table.
@@ -40,14 +36,22 @@ class IdentitySet:
     with them. ``&``, ``|``, ``-`` and ``^`` combine sets, also with a type.
     """
 
-    __slots__ = ("_by", "_make", "_partition", "_seen")
+    __slots__ = ("_by", "_make", "_partition", "_pattern", "_seen")
 
-    def __init__(self, heap_set: HeapSet | None, by: str = "kind", make: Callable[[], HeapSet] | None = None) -> None:
+    def __init__(
+        self,
+        heap_set: HeapSet | None,
+        by: str | Relation = "kind",
+        make: Callable[[], HeapSet] | None = None,
+        pattern: tuple[ReferencePattern, tuple[int, ...]] | None = None,
+    ) -> None:
         self._seen = heap_set
+        # The row of a reference pattern that this set is; `rp.a.b` is the row below `rp.a`.
+        self._pattern = pattern
         # Makes the set when it is first used, if it does not exist yet.
         self._make = make
         self._by = by
-        self._partition: HeapPartition | None = None
+        self._partition: HeapPartition | JoinedPartition | None = None
 
     @property
     def _set(self) -> HeapSet:
@@ -56,17 +60,33 @@ class IdentitySet:
             self._seen = self._make()
         return self._seen
 
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise AttributeError; for missing attributes of heapy, it names the replacement."""
-        instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
-        raise AttributeError(f"a set of objects has no attribute {name!r}{instead}", name=name, obj=self)
+    def __getattr__(self, name: str) -> Any:
+        """Return a row of the reference pattern below this one, if this set is a row of one."""
+        pattern = None if name.startswith("_") else self._pattern
+        found = pattern[0].below(pattern[1], name) if pattern is not None else None
+        if found is not None:
+            return found
+        raise AttributeError(f"a set of objects has no attribute {name!r}", name=name, obj=self)
 
     @property
-    def partition(self) -> HeapPartition:
-        """The set, divided into rows."""
+    def _divided(self) -> HeapPartition | JoinedPartition:
         if self._partition is None:
-            self._partition = self._set.partition(self._by)
+            by = self._by
+            self._partition = self._set.partition(by) if isinstance(by, str) else JoinedPartition(self._set, by)
         return self._partition
+
+    @property
+    def partition(self) -> Partition:
+        """The set, divided into rows."""
+        return Partition(self, self._divided)
+
+    def table(self, first: int = 0, n_rows: int = N_ROWS) -> str:
+        """Return the rows from a number on as text; with 0 for `n_rows`, all of them."""
+        return self._divided.table(first, n_rows).rstrip("\n")
+
+    def html(self, first: int = 0, n_rows: int = N_ROWS) -> str:
+        """Return the same rows as an HTML table, which notebooks show."""
+        return html_table(self._divided.heading, self._divided.rows(), first, n_rows)
 
     def by(self, relation: str | Relation) -> IdentitySet:
         """Return the same objects by another classifier: `hp.Via`, its name, or a name of `_native`."""
@@ -76,7 +96,18 @@ class IdentitySet:
     @property
     def er(self) -> Relation:
         """The classifier of the set."""
-        return Relation(next(name for name, by in RELATIONS.items() if by == self._by))
+        return Relation.of(self._by)
+
+    @property
+    def fam(self) -> Family:
+        """The family of the set."""
+        return Family("IdentitySet", self.er)
+
+    @property
+    def biper(self) -> Relation:
+        """A classifier with two rows: the objects of this set, and all others."""
+        label = self.brief if self.count else "<Nothing>"
+        return findex(Kind("kind", label, members=lambda view: view.at(self._set.addresses())))
 
     @property
     def byclodo(self) -> IdentitySet:
@@ -105,8 +136,10 @@ class IdentitySet:
 
     @property
     def byid(self) -> IdentitySet:
-        """One row per object, the largest first."""
-        return self.by("id")
+        """One row per object, the largest first, with the values of numbers and texts of this process."""
+        from heaptide.inspection.heapy import with_values
+
+        return IdentitySet(with_values(self._set), "id")
 
     byidset = byid
 
@@ -175,7 +208,8 @@ class IdentitySet:
     @property
     def stat(self) -> Stat:
         """The table without its objects, to keep, dump or subtract."""
-        return Stat(self._by, self.partition.rows(), self._set.view().taken)
+        by = self._by if isinstance(self._by, str) else "kind"
+        return Stat(by, self._divided.rows(), self._set.view().taken)
 
     def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
         """Append the table to a file that `hp.load` reads; `hp.save` writes the objects."""
@@ -201,9 +235,19 @@ class IdentitySet:
         return "\n".join(["Allocated at (most recent call last):", *lines])
 
     @property
-    def kind(self) -> str:
-        """The kinds of these objects, in one line."""
-        return ", ".join(sorted(name for _, _, name in self._set.partition("kind").rows())) or "<Nothing>"
+    def kind(self) -> Kind:
+        """The kinds of these objects, in one line. Can be combined with sets and other kinds."""
+        names = sorted(name for _, _, name in self._set.partition("kind").rows())
+        if len(names) == 1:
+            return Kind("kind", names[0])
+
+        def members(view: HeapView) -> HeapSet:
+            found = view.empty()
+            for name in names:
+                found = found | view.of_kind(name)
+            return found
+
+        return Kind("kind", ", ".join(names) or "<Nothing>", members=members)
 
     @property
     def parts(self) -> list[IdentitySet]:
@@ -218,22 +262,76 @@ class IdentitySet:
     sp = shpaths
 
     def get_shpaths(
-        self, src: IdentitySet | None = None, avoid_nodes: IdentitySet | None = None, limit: int = N_ROWS
+        self,
+        src: IdentitySet | None = None,
+        avoid_nodes: IdentitySet | None = None,
+        avoid_edges: Any = (),
+        limit: int = N_ROWS,
     ) -> Paths:
-        """Return the shortest paths, optionally from other objects or avoiding some."""
+        """Return the shortest paths, optionally from other objects, or avoiding some objects or references."""
         avoid = None if avoid_nodes is None else self._here(avoid_nodes)
         sources = None if src is None else self._here(src)
-        n_paths, paths = self._set.paths(limit, avoid=avoid, sources=sources)
-        return Paths(n_paths, ["".join(steps) for _, steps in paths])
+        return Paths(self._set, avoid, sources, as_edges(self._set, avoid_edges), maxpaths=limit)
+
+    @property
+    def pathsin(self) -> Paths:
+        """The references to these objects: paths of one step."""
+        return Paths(self._set, sources=self._set.referrers())
+
+    @property
+    def pathsout(self) -> Paths:
+        """The references from these objects: paths of one step."""
+        return Paths(self._set.referents() - self._set, sources=self._set)
 
     @property
     def rp(self) -> ReferencePattern:
         """The referrers of these objects by kind, and their referrers."""
         return self.get_rp()
 
-    def get_rp(self, depth: int = 7, avoid_nodes: IdentitySet | None = None) -> ReferencePattern:
-        """Return the reference pattern, optionally deeper or avoiding some objects."""
-        return ReferencePattern(self._set, depth, 0, None if avoid_nodes is None else self._here(avoid_nodes))
+    def get_rp(
+        self,
+        depth: int | None = None,
+        er: Relation | None = None,
+        imdom: bool = False,
+        bf: bool = False,
+        src: IdentitySet | None = None,
+        stopkind: object = None,
+        nocyc: bool = False,
+        ref: Any = None,
+        avoid_nodes: IdentitySet | None = None,
+    ) -> ReferencePattern:
+        """Return the reference pattern.
+
+        depth        number of steps to follow; 7 by default
+        er           classifier of the referrers; by kind by default
+        imdom        follow immediate dominators instead of referrers
+        bf           list rows breadth first
+        src          only referrers that can be reached from these objects
+        stopkind     kinds whose referrers are not followed; modules, types, code and frames by default
+        nocyc        leave out objects of the rows above
+        ref          ``"imdom"``, or a function from a set to its referrers
+        avoid_nodes  objects that do not count as referrers
+        """
+        within = None if src is None else reached(self._here(src))
+        avoid = None if avoid_nodes is None else self._here(avoid_nodes)
+
+        def children(members: HeapSet) -> HeapSet:
+            if callable(ref):
+                found = self._here(ref(IdentitySet(members)))
+            else:
+                found = members.dominators() if imdom or ref == "imdom" else members.referrers()
+            found = found if within is None else found & within
+            return found if avoid is None else found - avoid
+
+        stop = None
+        if stopkind is not None:
+            stops = self._here(stopkind)
+
+            def stop(members: HeapSet, names: list[str]) -> bool:
+                return members.is_subset(stops)
+
+        limit = DEPTH if depth is None else depth
+        return ReferencePattern(self._set, limit, children, er or Relation("Clodo"), stop, bool(bf), nocyc)
 
     @property
     def more(self) -> Rows:
@@ -272,6 +370,27 @@ class IdentitySet:
     def sites(self) -> list[list[tuple[str, str, int]]]:
         """Return the allocation stack of each object, if recorded: function, file and line, outermost first."""
         return self._set.sites()
+
+    def get_examples(self, env: object = None) -> list[Any]:
+        """Return some of the objects."""
+        return at_addrs(self._set.addresses(3))
+
+    def get_ckc(self) -> tuple[object, Kind, object]:
+        """Return the classifier, the kind and the comparison that describe the set."""
+        return self.er, self.kind, "<="
+
+    def get_render(self) -> Callable[[Any], str]:
+        """Return the function that makes the text of an object in `brief`."""
+        return lambda each: IdentitySet(self._set.view().at([id(each)])).brief
+
+    def test_contains(self, element: object, env: object = None) -> bool:
+        """Return whether an object is in the set."""
+        return element in self
+
+    @property
+    def doc(self) -> str:
+        """The attributes of sets."""
+        return attributes_of(type(self))
 
     def disjoint(self, other: IdentitySet) -> bool:
         """Return whether no object is in both sets."""
@@ -340,54 +459,31 @@ class IdentitySet:
         return len(found) == 1 and found.is_subset(self._set)
 
     def __len__(self) -> int:
-        return len(self.partition)
+        return len(self._divided)
 
     def __bool__(self) -> bool:
         return self.count > 0
 
     def __getitem__(self, index: SupportsIndex | slice) -> IdentitySet:
-        n_rows = len(self.partition)
+        n_rows = len(self._divided)
         if isinstance(index, slice):
             first, end, step = index.indices(n_rows)
             if step != 1:
                 raise ValueError("a slice of rows cannot have a step")
-            return IdentitySet(self.partition.members_between(first, max(first, end)), self._by)
+            return IdentitySet(self._divided.members_between(first, max(first, end)), self._by)
         number = index.__index__()
         if not -n_rows <= number < n_rows:
             raise IndexError(f"there is no row {number}: the table has {n_rows}")
-        return IdentitySet(self.partition.members(number % n_rows))
+        return IdentitySet(self._divided.members(number % n_rows), "id" if self._by == "id" else "kind")
 
     def __iter__(self) -> Iterator[IdentitySet]:
         return (self[number] for number in range(len(self)))
 
     def __repr__(self) -> str:
-        return self.partition.table(0, N_ROWS).rstrip("\n") if self.count else "<Nothing>"
+        return self.table() if self.count else "<Nothing>"
 
-
-class MappingProxy:
-    """Reads an attribute or item of all objects of a set; objects without it are skipped."""
-
-    __slots__ = ("_of",)
-
-    def __init__(self, of: IdentitySet) -> None:
-        self._of = of
-
-    def __getattr__(self, name: str) -> IdentitySet:
-        return self._ask(lambda each: getattr(each, name))
-
-    def __getitem__(self, key: object) -> IdentitySet:
-        return self._ask(lambda each: each[key])
-
-    def _ask(self, question: Callable[[Any], object]) -> IdentitySet:
-        from heaptide.inspection.heapy import of_objects
-
-        answers = []
-        for each in at_addrs(self._of.nodes):
-            try:
-                answers.append(question(each))
-            except Exception:  # the object does not have it
-                continue
-        return of_objects(answers)
+    def _repr_html_(self) -> str:
+        return self.html()
 
 
 def of_view(view: HeapView, heap_set: HeapSet | None = None) -> IdentitySet:

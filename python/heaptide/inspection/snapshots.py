@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from heaptide import _native, redaction
+from heaptide import _native, labels, redaction
 from heaptide.recording import program
 
 TYPE_CHECKING = False
@@ -92,12 +92,15 @@ def heap_snapshot(
     fork       walk in a forked copy, so that the program is paused only while it is copied
     overwrite  replace an existing file instead of raising FileExistsError
     """
-    request = _request(values, redaction.patterns([redact] if isinstance(redact, str) else redact), redaction.secrets())
+    hidden = redaction.patterns([redact] if isinstance(redact, str) else redact)
+    request = _request(values, hidden, redaction.secrets(), labels.facts())
     target = os.fspath(path) if path is not None else _free_name()
     return HeapTaken(target, _take(object(), target, request, fork, overwrite))
 
 
-def _request(values: bool, redact: Iterable[str], secrets: Iterable[str] = ()) -> dict[str, object]:
+def _request(
+    values: bool, redact: Iterable[str], secrets: Iterable[str] = (), facts: Iterable[tuple[str, str]] = ()
+) -> dict[str, object]:
     return {
         "values": values,
         "redact": list(redact),
@@ -106,6 +109,7 @@ def _request(values: bool, redact: Iterable[str], secrets: Iterable[str] = ()) -
         "executable": sys.executable or "",
         "host": os.uname().nodename,
         "python_version": sys.hexversion,
+        "facts": list(facts),
     }
 
 

@@ -28,6 +28,38 @@ HEADINGS = {
 }
 
 
+class PackedRows(str):
+    """The rows of a table as one text. Its own type keeps it out of heaps; hundreds of tuples would be among them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, rows: RowList) -> PackedRows:
+        """Pack rows."""
+        return cls("\0".join(f"{count} {size} {name}" for count, size, name in rows))
+
+    def rows(self) -> RowList:
+        """Return the rows."""
+        unpacked = []
+        for row in self.split("\0") if self else ():
+            count, size, name = row.split(" ", 2)
+            unpacked.append((int(count), int(size), name))
+        return unpacked
+
+
+class StatRow:
+    """A row of a table: its number, count, bytes, bytes up to it, and name."""
+
+    __slots__ = ("count", "cumulsize", "index", "name", "size")
+
+    def __init__(self, index: int, count: int, size: int, cumulsize: int, name: str) -> None:
+        self.index = index
+        self.count = count
+        self.size = size
+        self.cumulsize = cumulsize
+        self.name = name
+
+
 class Stat:
     """Rows with their counts and bytes. Prints as the original table; ``-`` is the difference of two.
 
@@ -37,17 +69,21 @@ class Stat:
     numrows   number of rows
     """
 
-    __slots__ = ("_by", "_first", "_n_rows", "_rows", "timemade")
+    __slots__ = ("_by", "_first", "_n_rows", "_packed", "timemade")
 
     def __init__(
         self, by: str, rows: RowList, timemade: float | None = None, first: int = 0, n_rows: int = N_ROWS
     ) -> None:
         # A classifier that needs the objects themselves, such as `id`, cannot be used without them.
         self._by = by if by in HEADINGS else "kind"
-        self._rows = rows
+        self._packed = PackedRows.of(rows)
         self.timemade = time.time() if timemade is None else timemade
         self._first = first
         self._n_rows = n_rows
+
+    @property
+    def _rows(self) -> RowList:
+        return self._packed.rows()
 
     @property
     def count(self) -> int:
@@ -67,7 +103,7 @@ class Stat:
     @property
     def rows(self) -> RowList:
         """Count, bytes and name of each row."""
-        return list(self._rows)
+        return self._rows
 
     @property
     def more(self) -> Stat:
@@ -82,8 +118,20 @@ class Stat:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __getitem__(self, index: int) -> Stat:
-        return Stat(self._by, [self._rows[index]], self.timemade)
+    def __getitem__(self, index: int | slice) -> Stat:
+        rows = self._rows[index] if isinstance(index, slice) else [self._rows[index]]
+        return Stat(self._by, rows, self.timemade)
+
+    def get_rows(self, idx: int = 0) -> Iterator[StatRow]:
+        """Yield the rows from a number on."""
+        total = sum(size for _, size, _ in self._rows[:idx])
+        for index, (count, size, name) in enumerate(self._rows[idx:], idx):
+            total += size
+            yield StatRow(index, count, size, total, name)
+
+    def get_row(self, idx: int) -> StatRow:
+        """Return a row."""
+        return list(self.get_rows())[idx]
 
     def __sub__(self, earlier: Stat) -> StatDifference:
         return StatDifference(self._by, earlier._rows, self._rows)
@@ -116,26 +164,90 @@ class Stat:
         return _native.heap_rows_table(self._by, self._rows, self._first, self._n_rows).rstrip("\n")
 
 
+# Stands for the rows that a part of a difference leaves out.
+_OTHERS = "<other rows>"
+
+
 class StatDifference:
-    """The difference of two tables. Prints as a table; `all` has all its rows."""
+    """The difference of two tables. Prints as a table; an index is the difference of one row, `all` has all rows."""
 
-    __slots__ = ("_after", "_before", "_by", "_n_rows")
+    __slots__ = ("_by", "_first", "_n_rows", "_packed_after", "_packed_before")
 
-    def __init__(self, by: str, before: RowList, after: RowList, n_rows: int = N_ROWS) -> None:
+    def __init__(self, by: str, before: RowList, after: RowList, n_rows: int = N_ROWS, first: int = 0) -> None:
         self._by = by
-        self._before = before
-        self._after = after
+        self._packed_before = PackedRows.of(before)
+        self._packed_after = PackedRows.of(after)
         self._n_rows = n_rows
+        self._first = first
+
+    @property
+    def _before(self) -> RowList:
+        return self._packed_before.rows()
+
+    @property
+    def _after(self) -> RowList:
+        return self._packed_after.rows()
 
     @property
     def count(self) -> int:
         """Increase in the number of objects."""
-        return sum(row[0] for row in self._after) - sum(row[0] for row in self._before)
+        return sum(row[0] for row in self._after) - self.b_count
 
     @property
     def size(self) -> int:
         """Increase in bytes."""
-        return sum(row[1] for row in self._after) - sum(row[1] for row in self._before)
+        return sum(row[1] for row in self._after) - self.b_size
+
+    @property
+    def b_count(self) -> int:
+        """Number of objects before."""
+        return sum(row[0] for row in self._before)
+
+    @property
+    def b_size(self) -> int:
+        """Bytes before."""
+        return sum(row[1] for row in self._before)
+
+    @property
+    def rows(self) -> RowList:
+        """Increase in count and bytes, and name of each row, the largest change in bytes first."""
+        before = {name: (count, size) for count, size, name in self._before}
+        after = {name: (count, size) for count, size, name in self._after}
+        rows = []
+        for name in {**after, **before}:
+            (old_count, old_size), (new_count, new_size) = before.get(name, (0, 0)), after.get(name, (0, 0))
+            if old_count != new_count or old_size != new_size:
+                rows.append((new_count - old_count, new_size - old_size, name))
+        return sorted(rows, key=lambda row: (-abs(row[1]), row[2]))
+
+    @property
+    def numrows(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int | slice) -> StatDifference:
+        rows = self.rows
+        names = {row[2] for row in (rows[index] if isinstance(index, slice) else [rows[index]])}
+        before = [row for row in self._before if row[2] in names]
+        after = [row for row in self._after if row[2] in names]
+        # The rest is equal before and after, and counts in the totals.
+        others = (
+            self.b_count - sum(row[0] for row in before),
+            self.b_size - sum(row[1] for row in before),
+            _OTHERS,
+        )
+        return StatDifference(self._by, [*before, others], [*after, others], self._n_rows)
+
+    def __iter__(self) -> Iterator[StatDifference]:
+        return (self[number] for number in range(len(self)))
+
+    @property
+    def more(self) -> StatDifference:
+        """The rows after these."""
+        return self[self._first + N_ROWS :]
 
     @property
     def all(self) -> StatDifference:

@@ -1,16 +1,18 @@
-"""Further tables of heapy's sets: later rows, paths from roots, reference patterns."""
+"""Further tables of heapy's sets: later rows, and the rows of a set as objects."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from heaptide import _native
+from heaptide.inspection.html_tables import N_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from heaptide._native import HeapSet
+    from heaptide._native import HeapPartition, HeapSet
+    from heaptide.inspection.kinds import Relation
     from heaptide.inspection.sets import IdentitySet
-
-N_ROWS = 10
 
 
 class Rows:
@@ -47,49 +49,139 @@ class Rows:
         return self._set[index]
 
     def __repr__(self) -> str:
-        return self._set.partition.table(self._first, self._n_rows).rstrip("\n")
+        return self._set.table(self._first, self._n_rows)
+
+    def _repr_html_(self) -> str:
+        return self._set.html(self._first, self._n_rows)
 
 
-class Paths:
-    """Shortest paths from roots to a set. Each is a Python expression in which `hp` is the :class:`Heapy`."""
+class JoinedPartition:
+    """A set divided by a classifier that is made of others; the same attributes as `_native.HeapPartition`."""
 
-    __slots__ = ("_n_paths", "_shown")
+    __slots__ = ("_relation", "_rows")
 
-    def __init__(self, n_paths: int, shown: list[str]) -> None:
-        self._n_paths = n_paths
-        self._shown = shown
+    def __init__(self, heap_set: HeapSet, relation: Relation) -> None:
+        self._relation = relation
+        self._rows = sorted(relation.divide(heap_set), key=lambda row: (-row[1].bytes, row[0]))
 
     def __len__(self) -> int:
-        return self._n_paths
+        return len(self._rows)
 
-    def __getitem__(self, index: int) -> str:
-        return self._shown[index]
+    def rows(self, first: int = 0, limit: int | None = None) -> list[tuple[int, int, str]]:
+        """Return count, bytes and name of each row."""
+        end = None if limit is None else first + limit
+        return [(len(members), members.bytes, name) for name, members in self._rows[first:end]]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._shown)
+    def members(self, row: int) -> HeapSet:
+        """Return the objects of a row."""
+        return self._rows[row][1]
 
-    def __repr__(self) -> str:
-        lines = [f"{number:2d}: {path}" for number, path in enumerate(self._shown)]
-        if self._n_paths > len(self._shown):
-            lines.append(f"<... {self._n_paths - len(self._shown)} more paths ...>")
-        return "\n".join(lines) or "<No paths>"
-
-
-class ReferencePattern:
-    """Referrers of a set by kind, and their referrers. Prints ten rows; `more` has the next ten."""
-
-    __slots__ = ("_avoid", "_depth", "_first", "_set")
-
-    def __init__(self, heap_set: HeapSet, depth: int, first: int, avoid: HeapSet | None) -> None:
-        self._set = heap_set
-        self._depth = depth
-        self._first = first
-        self._avoid = avoid
+    def members_between(self, first: int, end: int) -> HeapSet:
+        """Return the objects of several rows."""
+        found = self._rows[0][1].view().empty()
+        for _, members in self._rows[first:end]:
+            found = found | members
+        return found
 
     @property
-    def more(self) -> ReferencePattern:
-        """The rows after these."""
-        return ReferencePattern(self._set, self._depth, self._first + N_ROWS, self._avoid)
+    def heading(self) -> str:
+        """The title of the column of names."""
+        return self._relation.heading
+
+    def table(self, first: int = 0, n_rows: int = N_ROWS) -> str:
+        """Return heapy's table."""
+        text = _native.heap_rows_table("type", self.rows(), first, n_rows)
+        return text.replace("Cumulative  % Type\n", f"Cumulative  % {self.heading}\n", 1)
+
+
+class PartitionRow:
+    """A row of a table: its number, count, bytes, bytes up to it, name and objects."""
+
+    __slots__ = ("count", "cumulsize", "index", "name", "set", "size")
+
+    def __init__(self, index: int, count: int, size: int, cumulsize: int, name: str, members: IdentitySet) -> None:
+        self.index = index
+        self.count = count
+        self.size = size
+        self.cumulsize = cumulsize
+        self.name = name
+        self.set = members
+
+    @property
+    def kind(self) -> Any:
+        """The kind of the row's objects."""
+        return self.set.kind
+
+
+class Partition:
+    """A set, divided into rows. Prints as the set does; `get_rows` yields the rows."""
+
+    __slots__ = ("_divided", "_of")
+
+    def __init__(self, of: IdentitySet, divided: HeapPartition | JoinedPartition) -> None:
+        self._of = of
+        self._divided = divided
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the native table: `rows`, `members`, `members_between`, `table`, `heading`."""
+        return getattr(self._divided, name)
+
+    @property
+    def set(self) -> IdentitySet:
+        """The set."""
+        return self._of
+
+    @property
+    def count(self) -> int:
+        """Number of objects."""
+        return self._of.count
+
+    @property
+    def size(self) -> int:
+        """Bytes of the objects."""
+        return self._of.size
+
+    @property
+    def numrows(self) -> int:
+        """Number of rows."""
+        return len(self._divided)
+
+    def get_rows(self, rowindex: int = 0) -> Iterator[PartitionRow]:
+        """Yield the rows from a number on."""
+        total = sum(size for _, size, _ in self._divided.rows()[:rowindex])
+        for index, (count, size, name) in enumerate(self._divided.rows()[rowindex:], rowindex):
+            total += size
+            yield PartitionRow(index, count, size, total, name, self._of[index])
+
+    def get_row(self, index: int) -> PartitionRow:
+        """Return a row."""
+        if not 0 <= index < len(self._divided):
+            raise IndexError(f"there is no row {index}: the table has {len(self._divided)}")
+        return next(self.get_rows(index))
+
+    def get_set(self, index: SupportsIndex | slice) -> IdentitySet:
+        """Return the objects of a row."""
+        return self._of[index]
+
+    get_rowset = get_set
+
+    @property
+    def er(self) -> Relation:
+        """The classifier."""
+        return self._of.er
+
+    def get_stat(self) -> Any:
+        """Return the table without its objects."""
+        return self._of.stat
+
+    def __getitem__(self, index: SupportsIndex | slice) -> IdentitySet:
+        return self._of[index]
+
+    def __iter__(self) -> Iterator[IdentitySet]:
+        return iter(self._of)
+
+    def __len__(self) -> int:
+        return len(self._divided)
 
     def __repr__(self) -> str:
-        return self._set.pattern_text(self._depth, self._first, N_ROWS, avoid=self._avoid).rstrip("\n")
+        return repr(self._of)

@@ -15,7 +15,8 @@ import itertools
 from typing import TYPE_CHECKING
 
 from heaptide.leaks.caches import clear_caches
-from heaptide.leaks.tracer import Frame, GrownType, Job, JobTracer, Rest, Site
+from heaptide.leaks.job import Frame, GrownType, Job, Rest, Site
+from heaptide.leaks.tracer import JobTracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

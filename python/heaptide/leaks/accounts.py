@@ -12,12 +12,12 @@ import warnings
 from typing import Any
 
 from heaptide import _native
-from heaptide.leaks.inheritance import Inheritance
+from heaptide.leaks import inheritance
 
 _lock = threading.Lock()
 _n_users = 0
 _is_learnt = False
-_children: Inheritance | None = None
+_is_read = False
 
 # The job that runs in this context.
 current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
@@ -25,40 +25,41 @@ current: contextvars.ContextVar[Any] = contextvars.ContextVar("heaptide_job")
 
 def open_accounts() -> None:
     """Open the accounts, unless another tracer has opened them."""
-    global _n_users, _children
+    global _n_users
     with _lock:
         if _n_users == 0:
-            _learn_contexts()
+            learn_contexts()
             warning = _native.jobs_start(current)
             if warning is not None:
                 warnings.warn(f"{warning}; the lines that allocate are not shown", RuntimeWarning, stacklevel=4)
-            _children = Inheritance(current)
+            inheritance.begin(current)
         _n_users += 1
 
 
 def close_accounts() -> None:
     """Undo one :func:`open_accounts`; the last one closes the accounts."""
-    global _n_users, _children
+    global _n_users
     with _lock:
         if _n_users > 0:
             _n_users -= 1
             if _n_users == 0:
-                if _children is not None:
-                    _children.end()
-                    _children = None
+                inheritance.end(current)
                 _native.jobs_stop()
 
 
 def update_inheritance() -> None:
     """Include modules that start threads or greenlets and that have been imported since."""
-    children = _children
-    if children is not None:
-        children.update()
+    inheritance.update()
 
 
-def _learn_contexts() -> None:
+def are_contexts_read() -> bool:
+    """Return whether the hooks can read context variables; if not, jobs are distinguished by thread."""
+    return _is_read
+
+
+def learn_contexts() -> None:
     """Find out where the interpreter keeps contexts, and test whether the hooks find variables in them."""
-    global _is_learnt
+    global _is_learnt, _is_read
     if _is_learnt:
         return
     _is_learnt = True
@@ -70,6 +71,7 @@ def _learn_contexts() -> None:
         for n_others in (0, 1, 10, 20, 80)
         for late in (False, True)
     )
+    _is_read = is_right
     _native.trust_contexts(is_right)
 
 

@@ -15,7 +15,8 @@ from heaptide.objects import drawing, references
 from heaptide.objects.boxes import Boxes
 
 if TYPE_CHECKING:
-    from heaptide.leaks.tracer import Job, JobTracer
+    from heaptide.leaks.job import Job
+    from heaptide.leaks.tracer import JobTracer
 
 MAX_EXAMPLES = 3
 MAX_DEPTH = 20

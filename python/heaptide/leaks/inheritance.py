@@ -18,16 +18,51 @@ from heaptide.containment import contained
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Jobs = list[tuple[contextvars.ContextVar[Any], Any]]
+
 _FUTURES = "concurrent.futures.thread"
 # Threads of a pool work for the job that submits the work, not for the one that happened to start the thread.
 _POOLS = (_FUTURES, "multiprocessing.pool", "gevent.threadpool")
 
 
-class Inheritance:
-    """Lets threads, submitted work and greenlets inherit the current job, until :meth:`end`."""
+_lock = threading.Lock()
+_shared: Inheritance | None = None
 
-    def __init__(self, job: contextvars.ContextVar[Any]) -> None:
-        self._job = job
+
+def begin(variable: contextvars.ContextVar[Any]) -> None:
+    """Let threads, submitted work and greenlets inherit the value of a variable."""
+    global _shared
+    with _lock:
+        if _shared is None:
+            _shared = Inheritance()
+        _shared.variables = [*_shared.variables, variable]
+
+
+def end(variable: contextvars.ContextVar[Any]) -> None:
+    """Undo one :func:`begin`; the last one restores all functions."""
+    global _shared
+    with _lock:
+        if _shared is None:
+            return
+        _shared.variables = [other for other in _shared.variables if other is not variable]
+        if not _shared.variables:
+            _shared.end()
+            _shared = None
+
+
+def update() -> None:
+    """Include modules that start threads or greenlets and that have been imported since."""
+    shared = _shared
+    if shared is not None:
+        shared.update()
+
+
+class Inheritance:
+    """Lets threads, submitted work and greenlets inherit the current jobs, until :meth:`end`."""
+
+    def __init__(self) -> None:
+        # Not changed in place: other threads iterate over it.
+        self.variables: list[contextvars.ContextVar[Any]] = []
         self._undo: dict[str, Callable[[], None]] = {}
         self._start = self._replace(threading.Thread, "start", self._start_thread)
         self._submit: Callable[..., Any] | None = None
@@ -53,8 +88,8 @@ class Inheritance:
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            job = self._job.get(None) if self._undo else None
-            return original(*args, **kwargs) if job is None else by(job, *args, **kwargs)
+            jobs = self._current() if self._undo else None
+            return by(jobs, *args, **kwargs) if jobs else original(*args, **kwargs)
 
         def undo() -> None:
             if owner.__dict__.get(name) is call:
@@ -64,8 +99,13 @@ class Inheritance:
         self._undo[name] = undo
         return original
 
-    def _start_thread(self, job: Any, thread: Any) -> None:
-        self._pass_on(job, thread)
+    def _current(self) -> Jobs:
+        """Return the variables that have a value here, and their values."""
+        values = [(variable, variable.get(None)) for variable in self.variables]
+        return [(variable, job) for variable, job in values if job is not None]
+
+    def _start_thread(self, jobs: Jobs, thread: Any) -> None:
+        self._pass_on(jobs, thread)
         try:
             self._start(thread)
         except BaseException:
@@ -73,43 +113,53 @@ class Inheritance:
             raise
 
     @contained
-    def _pass_on(self, job: Any, thread: Any) -> None:
+    def _pass_on(self, jobs: Jobs, thread: Any) -> None:
         target = getattr(thread, "_target", None)
         if getattr(target, "__module__", None) in _POOLS:
             return
         if hasattr(thread, "_context"):  # 3.14 and later
             if thread._context is None:
-                thread._context = self._context_of(job)
+                thread._context = _context_of(jobs)
         else:
-            thread._bootstrap_inner = functools.partial(self._begin_thread, job, thread)
+            thread._bootstrap_inner = functools.partial(self._begin_thread, jobs, thread)
 
-    def _begin_thread(self, job: Any, thread: Any) -> None:
+    def _begin_thread(self, jobs: Jobs, thread: Any) -> None:
         _forget(thread)
-        self._job.set(job)
+        _set(jobs)
         # The class's method: the attribute of the thread would call this function again, should it still exist.
         type(thread)._bootstrap_inner(thread)
 
-    def _submit_work(self, job: Any, executor: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def _submit_work(
+        self, jobs: Jobs, executor: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Any:
         assert self._submit is not None
-        return self._submit(executor, self._work, job, function, *args, **kwargs)
-
-    def _work(self, job: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        before = self._job.set(job)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self._job.reset(before)
+        return self._submit(executor, _work, jobs, function, *args, **kwargs)
 
     @contained
     def _start_greenlet(self, greenlet: Any) -> None:
-        job = self._job.get(None)
-        if job is not None and greenlet.gr_context is None:
-            greenlet.gr_context = self._context_of(job)
+        jobs = self._current()
+        if jobs and greenlet.gr_context is None:
+            greenlet.gr_context = _context_of(jobs)
 
-    def _context_of(self, job: Any) -> contextvars.Context:
-        context = contextvars.Context()
-        context.run(self._job.set, job)
-        return context
+
+def _set(jobs: Jobs) -> None:
+    for variable, job in jobs:
+        variable.set(job)
+
+
+def _context_of(jobs: Jobs) -> contextvars.Context:
+    context = contextvars.Context()
+    context.run(_set, jobs)
+    return context
+
+
+def _work(jobs: Jobs, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    before = [(variable, variable.set(job)) for variable, job in jobs]
+    try:
+        return function(*args, **kwargs)
+    finally:
+        for variable, token in before:
+            variable.reset(token)
 
 
 @contained

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from heaptide.leaks.tracer import Frame, GrownType, Job, JobTracer, Rest, Site
+    from heaptide.leaks.job import Frame, GrownType, Job, Rest, Site
+    from heaptide.leaks.tracer import JobTracer
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _COMMAND = _OWN_FOLDER + "__main__.py"
@@ -84,7 +85,7 @@ def _type_rows(rows: list[GrownType]) -> list[str]:
     return lines + [f"  {row.name:<{width}} {row.count:>9} {f'+{row.delta}':>9} {row.bytes:>12,}" for row in rows]
 
 
-def _of_the_program(site: Site) -> list[Frame]:
+def of_the_program(site: Site) -> list[Frame]:
     """Return the frames, innermost first, without Heaptide's own and those that started its command."""
     frames = []
     for frame in site.frames:
@@ -98,7 +99,7 @@ def _of_the_program(site: Site) -> list[Frame]:
 def _site_rows(sites: list[Site]) -> list[str]:
     lines = []
     for site in sites[:_SHOWN_SITES]:
-        frames = _of_the_program(site)
+        frames = of_the_program(site)
         shown = [f"{frame.file}:{frame.line} {frame.function}" for frame in frames[:_SHOWN_FRAMES]]
         blocks = f"{site.blocks:,} block{'' if site.blocks == 1 else 's'}"
         other = "Heaptide itself" if site.frames else "outside Python"

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
+import itertools
 import os
+import sys
 import threading
+import time
 import weakref
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from heaptide import _native, private_files
-from heaptide.containment import report_failure
+from heaptide.jobs import records
 from heaptide.leaks import accounts, report
 from heaptide.leaks.caches import clear_caches
-from heaptide.messages import reason, say
+from heaptide.leaks.job import Frame, GrownType, Job, JobRecord, Rest, Site, _grown_type
+from heaptide.leaks.traced import TracedJob, traced
+from heaptide.messages import reason, say, say_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -23,193 +24,20 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+__all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "TracedJob"]
+
 MAX_TYPES = 30
 MAX_SITES = 30
+MAX_GROUPS = 10_000
 _MIB = 1 << 20
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-
-class Frame(NamedTuple):
-    """A function on a stack, and the line that it was executing."""
-
-    function: str
-    file: str
-    line: int
-
-
-class Site(NamedTuple):
-    """Live memory that was allocated by one stack; `frames` begins with the innermost."""
-
-    bytes: int
-    blocks: int
-    frames: tuple[Frame, ...]
-
-    @property
-    def function(self) -> str:
-        """The function that allocated."""
-        return self.frames[0].function if self.frames else "<unknown>"
-
-    @property
-    def file(self) -> str:
-        """Its file."""
-        return self.frames[0].file if self.frames else "<unknown>"
-
-    @property
-    def line(self) -> int:
-        """The line that allocated."""
-        return self.frames[0].line if self.frames else 0
-
-
-@dataclass(frozen=True)
-class GrownType:
-    """Live objects of one type: `delta` were made by this job, `count` by all jobs so far."""
-
-    name: str
-    count: int
-    delta: int
-    bytes: int
-
-
-def _grown_type(name: str, count: int, delta: int, n_bytes: int) -> GrownType:
-    """Return a row without calling its constructor: a report would take that generated code for the program's."""
-    row = object.__new__(GrownType)
-    row.__dict__.update(name=name, count=count, delta=delta, bytes=n_bytes)
-    return row
-
-
-class Rest(NamedTuple):
-    """Live memory of one job, or of all jobs: the numbers that :class:`Job` shows."""
-
-    kept_bytes: int
-    kept_blocks: int
-    released_bytes: int
-    allocated_bytes: int
-    allocated_blocks: int
-    grown_types: list[GrownType]
-    sites: list[Site]
-    lost_blocks: int
-
-
-class Job:
-    """One job. Its attributes have values once it has ended:
-
-    retained_bytes    bytes that it allocated and that are still alive, minus bytes of earlier jobs that it released
-    grown_types       at most 30 rows: type, live objects of all jobs so far, live objects of this job, bytes
-    sites             the stacks that allocated the live memory, largest first
-    failed            whether it ended with an exception
-    graph             the file with the reference graph, if one was requested
-
-    A job is measured when it ends. A failed job is measured when one of its attributes is first read, or before the
-    next job starts: while its exception is being handled, the exception keeps everything of the job alive.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "_account",
-        "_is_running",
-        "_key",
-        "_outer",
-        "_reset",
-        "_rest",
-        "_tracer",
-        "failed",
-        "graph",
-        "name",
-        "number",
-    )
-
-    def __init__(self, tracer: JobTracer, name: str) -> None:
-        self.name = name
-        self.number = 0
-        self.failed = False
-        self.graph: str | None = None
-        self._tracer = tracer
-        self._rest: Rest | None = None
-        self._is_running = False
-        self._outer: Job | None = None
-        self._reset: Any = None
-        self._account = 0
-        self._key: Hashable = None
-
-    @property
-    def rest(self) -> Rest:
-        """All measurements of the job."""
-        if self._is_running:
-            raise RuntimeError(f"job {self.name} is still running; read its attributes when it has ended")
-        return self._rest or self._tracer._settle(self)
-
-    @property
-    def retained_bytes(self) -> int:
-        """Bytes that the job leaked."""
-        return self.rest.kept_bytes - self.rest.released_bytes
-
-    memory_diff = retained_bytes
-
-    @property
-    def retained_blocks(self) -> int:
-        """Number of the job's blocks that are alive."""
-        return self.rest.kept_blocks
-
-    @property
-    def allocated_bytes(self) -> int:
-        """Bytes that the job allocated in total."""
-        return self.rest.allocated_bytes
-
-    @property
-    def grown_types(self) -> list[GrownType]:
-        """Types of the live objects, most bytes first."""
-        return self.rest.grown_types
-
-    @property
-    def sites(self) -> list[Site]:
-        """Stacks that allocated the live memory, most bytes first."""
-        return self.rest.sites
-
-    def report(self) -> str:
-        """Return the report of the job as text."""
-        return report.of_job(self)
-
-    def __repr__(self) -> str:
-        state = "running" if self._is_running else f"{self.retained_bytes:,} bytes retained"
-        return f"<job {self.name}: {state}>"
-
-
-class TracedJob:
-    """The result of :meth:`JobTracer.job`: a context manager, and a decorator for plain and async functions."""
-
-    def __init__(self, tracer: JobTracer, name: str) -> None:
-        self._tracer = tracer
-        self._name = name
-        self._job: Job | None = None
-
-    def __enter__(self) -> Job:
-        self._job = self._tracer.before(self._name)
-        return self._job
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        job, self._job = self._job, None
-        if job is not None:
-            try:  # not `contained`: the arguments of its wrapper would be memory of the job
-                self._tracer.after(job, error)
-            except Exception as failure:
-                report_failure(failure)
-
-    def __call__(self, function: F) -> F:
-        return _traced(self._tracer, self._name, function)
-
-
-class _TracedCall(TracedJob):
-    """One call of a decorated function: it runs even if it cannot be measured."""
-
-    def __enter__(self) -> Job | None:  # type: ignore[override]
-        try:
-            return TracedJob.__enter__(self)
-        except Exception as failure:
-            report_failure(failure)
-            return None
+# Tracers that have been pickled, by their name; those that arrived from another process are kept.
+_known: weakref.WeakValueDictionary[str, JobTracer] = weakref.WeakValueDictionary()
+_arrived: list[JobTracer] = []
+# Numbers of names of jobs, for all tracers of the process.
+_groups = itertools.count(1)
 
 
 class JobTracer:
@@ -223,7 +51,9 @@ class JobTracer:
                  caches count as leaked
 
     The process may be recorded at the same time. The first job opens the accounts of all jobs in the process;
-    :meth:`close`, or the end of a ``with`` block, closes them.
+    :meth:`close`, or the end of a ``with`` block, closes them. A tracer can be pickled, so that traced functions can
+    run in other processes: each process then has one tracer with the same options. Where the setting `jobs` names a
+    folder, each job leaves a job record.
     """
 
     def __init__(
@@ -248,6 +78,8 @@ class JobTracer:
         self._lock = threading.RLock()
         self._unsettled: list[Job] = []
         self._by_key: dict[Hashable, Job] = {}
+        self._groups: dict[str, int] = {}
+        self._pickled_as = ""
         self._close: weakref.finalize[..., Any] | None = None
 
     def job(self, name: str) -> TracedJob:
@@ -256,10 +88,14 @@ class JobTracer:
 
     def traced(self, function: F) -> F:
         """Decorate a function: each call is a job under the function's name."""
-        return _traced(self, function.__qualname__, function)
+        return traced(self, function.__qualname__, function)
 
-    def before(self, name: str, key: Hashable = None) -> Job:
-        """Start a job in this thread, greenlet or task. Pass the same `key` to :meth:`after` to end it elsewhere."""
+    def before(self, name: str, key: Hashable = None, thread: int | None = None) -> Job:
+        """Start a job in this thread, greenlet or task. Pass the same `key` to :meth:`after` to end it elsewhere.
+
+        `thread` is the ident of another thread, for hooks that do not run where the job runs: everything that this
+        thread allocates belongs to the job until :meth:`after`, except in nested jobs.
+        """
         self._open()
         self.settle()
         job = Job(self, name)
@@ -267,20 +103,33 @@ class JobTracer:
         with self._lock:
             self.n_jobs += 1
             job.number = self.n_jobs
+            group = self._group(name)
             if key is not None:
                 self._by_key[key] = job
         accounts.update_inheritance()
+        if records.is_wanted():
+            job.id = records.new_id()
+            job._resident_before = _native.resident_bytes()
         if self._collect:
             clear_caches()
-        job._outer = accounts.current.get(None)
-        job._account = _native.job_begin(job) or 0
+        job.started = time.time()
+        if job.id is not None:
+            records.begin(JobRecord(job))
         job._is_running = True
+        if thread is not None and thread != threading.get_ident():
+            job._account = _native.job_begin(job, thread, group) or 0
+            return job
+        job._outer = accounts.current.get(None)
+        job._account = _native.job_begin(job, None, group) or 0
         # From here on the hooks account to the job: no other code may run between this line and the job.
         job._reset = accounts.current.set(job)
         return job
 
-    def after(self, job: Job | Hashable = None, error: BaseException | None = None) -> Job:
-        """End a job: the given one, the one with that key, or by default the one that runs here."""
+    def after(self, job: Job | Hashable = None, error: BaseException | None = None, outcome: str | None = None) -> Job:
+        """End a job: the given one, the one with that key, or by default the one that runs here.
+
+        `outcome` is one of ok, failed, skipped, deferred and retried; without it, `error` decides.
+        """
         if not isinstance(job, Job):
             found = accounts.current.get(None) if job is None else self._by_key.get(job)
             if found is None:
@@ -288,14 +137,17 @@ class JobTracer:
             job = cast("Job", found)
         if not job._is_running:
             return job
-        _native.job_end(job._account, job._outer._account if job._outer is not None else 0)
+        # The surrounding job may be a `heaptide.job`, which has no account.
+        _native.job_end(job._account, getattr(job._outer, "_account", 0))
         if error is None and self._collect:
             clear_caches()  # before Heaptide's own code reuses objects that the job put on the interpreter's free lists
         job._is_running = False
-        try:
-            accounts.current.reset(job._reset)
-        except ValueError:  # started in another context, as a framework's signal handlers may do
-            accounts.current.set(job._outer)
+        job.outcome = outcome or ("ok" if error is None else "failed")
+        if job._reset is not None:  # None if the job ran in another thread
+            try:
+                accounts.current.reset(job._reset)
+            except ValueError:  # started in another context, as a framework's signal handlers may do
+                accounts.current.set(job._outer)
         job._reset = job._outer = None
         with self._lock:
             if job._key is not None:
@@ -304,8 +156,11 @@ class JobTracer:
             self._settle(job, is_clean=True)
         else:
             job.failed = True
+            job.error = type(error).__name__
             with self._lock:
                 self._unsettled.append(job)
+            if job.id is not None:  # the numbers follow when the exception has been handled
+                records.end(JobRecord(job, _native.resident_bytes()))
         return job
 
     def settle(self) -> None:
@@ -342,6 +197,15 @@ class JobTracer:
                 accounts.open_accounts()
                 self._close = weakref.finalize(self, accounts.close_accounts)
 
+    def _group(self, name: str) -> int:
+        """Return a number for all jobs of this name; 0 if there are too many names."""
+        group = self._groups.get(name)
+        if group is None:
+            if len(self._groups) >= MAX_GROUPS:
+                return 0
+            group = self._groups[name] = next(_groups)
+        return group
+
     def _take_unsettled(self) -> list[Job]:
         with self._lock:
             jobs, self._unsettled = self._unsettled, []
@@ -357,15 +221,31 @@ class JobTracer:
             if job in self._unsettled:
                 self._unsettled.remove(job)
             job._rest = self._measure(job)
+            job._seconds = _native.job_seconds(job._account)
             if self.trace_type is not None:
                 from heaptide.leaks import graph
 
                 job.graph = graph.write(self, job)
             _native.job_settle(job._account)
+        if job.id is not None:
+            records.end(JobRecord(job, _native.resident_bytes() if is_clean else None))
         if self._report is not None:
             report.deliver(self._report, job)
         self._check_memory()
         return job._rest
+
+    def _settle_again(self, job: Job) -> None:
+        """Measure the live memory of a job again. What it allocated, released and held at its peak is final."""
+        first = job.rest
+        if self._collect:
+            clear_caches()
+        with self._lock:
+            now = self._measure(job)
+            kept = (now.kept_bytes, now.kept_blocks)
+            final = (first.released_bytes, first.allocated_bytes, first.allocated_blocks)
+            job._rest = Rest._make((*kept, *final, now.grown_types, now.sites, now.lost_blocks, first.peak_bytes, None))
+        if job.id is not None:
+            records.end(JobRecord(job))
 
     def _measure(self, job: Job | None) -> Rest:
         types = accounts.all_types()
@@ -381,7 +261,7 @@ class JobTracer:
         # `_make`: a named tuple's constructor is generated code, which a report would take for the program's.
         sites = [Site._make((size, n, tuple(map(Frame._make, frames)))) for size, n, frames in rest.sites]
         numbers = (rest.kept_bytes, rest.n_kept, rest.released_bytes, rest.allocated_bytes, rest.n_allocated)
-        return Rest._make((*numbers, grown, sites, rest.n_lost))
+        return Rest._make((*numbers, grown, sites, rest.n_lost, rest.peak_bytes, rest.name_bytes))
 
     def _check_memory(self) -> None:
         """Set `should_stop`, once, if the process has become too large."""
@@ -400,20 +280,35 @@ class JobTracer:
         self.stop_report = path
         say(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._pickled_as:
+            self._pickled_as = os.urandom(16).hex()
+            _known[self._pickled_as] = self
+        options = {"report": _portable(self._report), "collect": self._collect}
+        return _same_tracer, (self._pickled_as, self.trace_type, self.output_dir, self.max_memory, options)
 
-def _traced(tracer: JobTracer, name: str, function: F) -> F:
-    if inspect.iscoroutinefunction(function):
 
-        @functools.wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            with _TracedCall(tracer, name):
-                return await function(*args, **kwargs)
+def _portable(report: Callable[[Job], None] | TextIO | None) -> Any:
+    """Return the receiver of reports as another process can have it: a function, or the name of a standard stream."""
+    if report is None or callable(report):
+        return report
+    for name in ("stdout", "stderr"):
+        if report in (getattr(sys, name), getattr(sys, f"__{name}__")):
+            return name
+    say_once("a file that receives reports of jobs cannot be passed to another process, which prints no reports")
+    return None
 
-        return cast("F", call_async)
 
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _TracedCall(tracer, name):
-            return function(*args, **kwargs)
-
-    return cast("F", call)
+def _same_tracer(
+    name: str, trace_type: str | None, output_dir: str, max_memory: float | None, options: dict[str, Any]
+) -> JobTracer:
+    """Return the tracer of this process that a pickled one stands for; the first time it is made."""
+    tracer = _known.get(name)
+    if tracer is None:
+        receiver = options["report"]
+        receiver = getattr(sys, receiver, None) if isinstance(receiver, str) else receiver
+        tracer = JobTracer(trace_type, output_dir, max_memory, report=receiver, collect=options["collect"])
+        tracer._pickled_as = name
+        tracer = _known.setdefault(name, tracer)
+        _arrived.append(tracer)
+    return tracer

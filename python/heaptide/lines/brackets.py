@@ -21,21 +21,22 @@ _thread = threading.local()
 class Bracket:
     """A function or block that has started."""
 
-    def __init__(self, path: str, name: str, level: int) -> None:
+    def __init__(self, path: str, name: str, level: int, include_children: bool = False) -> None:
         self.path = path
         self.name = name
         self.level = level
-        self.began = _reading()
+        self.include_children = include_children
+        self.began = _reading(include_children)
 
 
-def begin(name: str) -> Bracket | None:
-    """Start a bracket, if a timeline is being recorded."""
+def begin(name: str, include_children: bool = False) -> Bracket | None:
+    """Start a bracket, if a timeline is being recorded. Sizes are of this process, or also of its descendants."""
     path = os.environ.get(VARIABLE)
     if not path:
         return None
     level = getattr(_thread, "level", 0)
     _thread.level = level + 1
-    return Bracket(path, name, level)
+    return Bracket(path, name, level, include_children)
 
 
 def end(bracket: Bracket | None) -> None:
@@ -43,7 +44,7 @@ def end(bracket: Bracket | None) -> None:
     if bracket is None:
         return
     _thread.level = max(0, getattr(_thread, "level", 1) - 1)
-    numbers = (*bracket.began, *_reading())
+    numbers = (*bracket.began, *_reading(bracket.include_children))
     line = f"FUNC {bracket.name} " + " ".join(f"{number:.4f}" for number in numbers) + f" {bracket.level}\n"
     try:
         from heaptide.lines.report import append
@@ -71,5 +72,16 @@ class timestamp:
         end(self._bracket)
 
 
-def _reading() -> tuple[float, float]:
-    return (_native.resident_bytes() or 0) / _MIB, time.time()
+def bytes_with_children() -> int:
+    """Return the resident bytes of this process and its descendants."""
+    sample = _native.MemoryReader(os.getpid(), "resident", True).sample()
+    return _resident_bytes() if sample is None else sample[1] + sum(size for _, size in sample[2])
+
+
+def _resident_bytes() -> int:
+    return _native.resident_bytes() or 0
+
+
+def _reading(include_children: bool) -> tuple[float, float]:
+    size = bytes_with_children() if include_children else _resident_bytes()
+    return size / _MIB, time.time()

@@ -43,11 +43,21 @@ def all_codes(code: CodeType) -> Iterator[CodeType]:
 class Watched:
     """A function whose line events can be counted."""
 
-    def __init__(self, code: CodeType, backend: str) -> None:
+    def __init__(
+        self,
+        code: CodeType,
+        backend: str,
+        codes: list[CodeType] | None = None,
+        reading: Callable[[], int] | None = None,
+    ) -> None:
+        """Prepare a function: by default with all code written within it, and with the reading of the backend."""
         check_backend(backend)
         self.code = code
-        self._codes = [(each, each.co_firstlineno, bool(each.co_flags & _SUSPENDS)) for each in all_codes(code)]
+        within = list(all_codes(code)) if codes is None else codes
+        self._codes = [(each, each.co_firstlineno, bool(each.co_flags & _SUSPENDS)) for each in within]
         self._backend: str | Callable[[], int] = _traced_bytes if backend == "tracemalloc" else BACKENDS[backend]
+        if reading is not None and backend != "tracemalloc":
+            self._backend = reading
         if backend == "tracemalloc":
             import tracemalloc
 

@@ -14,7 +14,7 @@ import sys
 import threading
 import types
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from heaptide import _native
 from heaptide.lines import brackets, report
@@ -26,6 +26,8 @@ from heaptide.messages import say
 if TYPE_CHECKING:
     from heaptide._native import LineWatch
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 _numbers = itertools.count()
 LAYOUTS = ("plain", "compss")
 COLUMNS = ("allocated", "peak", "alive", "allocations")
@@ -33,6 +35,19 @@ COLUMNS = ("allocated", "peak", "alive", "allocations")
 _HOLDERS = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
 
 
+@overload
+def profile(full_report: Function) -> Function: ...
+@overload
+def profile(
+    full_report: bool = ...,
+    precision: int = ...,
+    backend: str = ...,
+    stream: Any = ...,
+    *,
+    columns: Sequence[str] = ...,
+    html: str | None = ...,
+    layout: str = ...,
+) -> Callable[[Function], Function]: ...
 def profile(
     full_report: Any = True,
     precision: int = 1,
@@ -87,16 +102,17 @@ def wrap(
     *,
     accumulate: bool = False,
     record: bool = False,
+    reading: Callable[[], int] | None = None,
 ) -> Any:
     """Return a function that does the same and passes the measurements of every call to `finish`.
 
     With `accumulate`, calls after the first start at the present size of the process, not at zero. With `record`,
-    every call is also recorded, for its allocations by line.
+    every call is also recorded, for its allocations by line. `reading` replaces the reading of the backend.
     """
     if isinstance(function, (staticmethod, classmethod)):
-        inner = wrap(function.__func__, backend, finish, accumulate=accumulate, record=record)
+        inner = wrap(function.__func__, backend, finish, accumulate=accumulate, record=record, reading=reading)
         return type(function)(inner)
-    return Profiled(function, backend, finish, accumulate, record).wrapper()
+    return Profiled(function, backend, finish, accumulate, record, reading).wrapper()
 
 
 def user_function(function: Any) -> types.FunctionType:
@@ -149,13 +165,14 @@ class Profiled:
         finish: Callable[[Profiled, Call], None],
         accumulate: bool = False,
         record: bool = False,
+        reading: Callable[[], int] | None = None,
     ) -> None:
         self.function = function
         user = user_function(function)
         self.code = user.__code__
         self.name = user.__name__
         self.full_name = f"{user.__module__}.{user.__qualname__}"
-        self._watched = Watched(self.code, backend)
+        self._watched = Watched(self.code, backend, reading=reading)
         self._finish = finish
         self._thread = threading.local()
         self._accumulate = accumulate
@@ -203,7 +220,7 @@ class Profiled:
     def _coroutine(self) -> Any:
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
             with self._seen() as watch:
-                return await _awaited(self._steps(self.function(*args, **kwargs), watch))
+                return await awaited(self._steps(self.function(*args, **kwargs), watch))
 
         return coroutine
 
@@ -215,7 +232,7 @@ class Profiled:
                 try:
                     while True:
                         try:
-                            value = await _awaited(self._steps(step.__await__(), watch))
+                            value = await awaited(self._steps(step.__await__(), watch))
                         except StopAsyncIteration:
                             return
                         try:
@@ -226,35 +243,12 @@ class Profiled:
                         except BaseException as error:
                             step = inner.athrow(error)
                 finally:
-                    await _awaited(self._steps(inner.aclose().__await__(), watch))
+                    await awaited(self._steps(inner.aclose().__await__(), watch))
 
         return generate
 
     def _steps(self, inner: Any, watch: LineWatch) -> Generator[Any, Any, Any]:
-        """Drive a generator or a coroutine: its lines count while it runs, and not while it pauses."""
-        entered = functools.partial(self._watched.entered, watch)
-        sent: Any = None
-        thrown: BaseException | None = None
-        while True:
-            try:
-                with entered():
-                    if thrown is not None:
-                        value = inner.throw(thrown)
-                    elif sent is None and hasattr(inner, "__next__"):
-                        value = next(inner)
-                    else:
-                        value = inner.send(sent)
-            except StopIteration as end:
-                return end.value
-            sent, thrown = None, None
-            try:
-                sent = yield value
-            except GeneratorExit:
-                with entered():
-                    inner.close()
-                raise
-            except BaseException as error:
-                thrown = error
+        return steps(inner, functools.partial(self._watched.entered, watch))
 
     def _seen(self) -> _Seen:
         return _Seen(self)
@@ -303,9 +297,36 @@ class _Seen:
         self._profiled.end(self._watch, self._started, elapsed, self._recording)
 
 
+def steps(inner: Any, entered: Callable[[], Any]) -> Generator[Any, Any, Any]:
+    """Drive a generator or a coroutine: its lines count while it runs, within `entered()`, and not while it pauses."""
+    sent: Any = None
+    thrown: BaseException | None = None
+    while True:
+        try:
+            with entered():
+                if thrown is not None:
+                    value = inner.throw(thrown)
+                elif sent is None and hasattr(inner, "__next__"):
+                    value = next(inner)
+                else:
+                    value = inner.send(sent)
+        except StopIteration as end:
+            return end.value
+        sent, thrown = None, None
+        try:
+            sent = yield value
+        except GeneratorExit:
+            with entered():
+                inner.close()
+            raise
+        except BaseException as error:
+            thrown = error
+
+
 @types.coroutine
-def _awaited(steps: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    return (yield from steps)
+def awaited(inner: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Make a generator awaitable."""
+    return (yield from inner)
 
 
 # As in memory_profiler: a named block in the timeline.

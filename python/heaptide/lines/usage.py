@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import ceil, inf
 from typing import Any, TextIO
 
@@ -61,18 +61,31 @@ def memory_usage(
     elif callable(proc) or isinstance(proc, (list, tuple)):
         samples, returned = _during(*_call_of(proc), interval, BACKENDS[backend], children)
     else:
-        samples = _of_process(proc, interval, timeout, BACKENDS[backend], children)
+        found = _of_process(proc, interval, timeout, BACKENDS[backend], children)
+        if stream is None:
+            samples = list(found)
+        else:
+            # Written as they come: `tail -f` shows the samples of a long run.
+            samples = []
+            for sample in found:
+                _write(stream, [sample], include_children, multiprocess)
+                stream.flush()
     if stream is not None:
-        for moment, size, others in samples:
-            whole = size + (sum(bytes for _, bytes in others) if include_children else 0)
-            stream.write(f"MEM {whole / _MIB:.6f} {moment:.4f}\n")
-            if multiprocess:
-                for pid, other in others:
-                    stream.write(f"CHLD {pid} {other / _MIB:.6f} {moment:.4f}\n")
+        _write(stream, samples, include_children, multiprocess)
         result: Any = None
     else:
         result = _shape(samples, timestamps, include_children, multiprocess, max_usage)
     return (result, returned) if retval else result
+
+
+def _write(stream: TextIO, samples: list[_Sample], include_children: bool, multiprocess: bool) -> None:
+    """Write samples in mprof's format."""
+    for moment, size, others in samples:
+        whole = size + (sum(bytes for _, bytes in others) if include_children else 0)
+        stream.write(f"MEM {whole / _MIB:.6f} {moment:.4f}\n")
+        if multiprocess:
+            for pid, other in others:
+                stream.write(f"CHLD {pid} {other / _MIB:.6f} {moment:.4f}\n")
 
 
 def _shape(
@@ -132,8 +145,8 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
             tracemalloc.stop()
 
 
-def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> list[_Sample]:
-    """Sample another process, or this one, from this thread."""
+def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> Iterator[_Sample]:
+    """Sample another process, or this one, from this thread. A Popen is polled, so that it knows its exit code."""
     if isinstance(proc, subprocess.Popen):
         pid, most = proc.pid, inf if timeout is None else ceil(timeout / interval)
     elif isinstance(proc, int):
@@ -142,13 +155,29 @@ def _of_process(proc: Any, interval: float, timeout: float | None, backend: str,
         raise ValueError(f"proc must be a process ID, a Popen or a function, not {proc!r}")
     if pid <= 0:
         raise ValueError(f"{pid} is not a process ID: use -1 for this process")
-    reader = _native.MemoryReader(pid, backend, children)
-    samples: list[_Sample] = []
+    try:
+        reader = _native.MemoryReader(pid, backend, children)
+    except ProcessLookupError:
+        if isinstance(proc, subprocess.Popen) and proc.poll() is not None:
+            return
+        raise
+    n_samples = 0
     while True:
         sample = reader.sample()
+        has_ended = isinstance(proc, subprocess.Popen) and _poll(proc, is_over=sample is None)
         if sample is not None:
-            samples.append(sample)
-        ended = sample is None or (isinstance(proc, subprocess.Popen) and proc.poll() is not None)
-        if ended or len(samples) >= most:
-            return samples
+            n_samples += 1
+            yield sample
+        if sample is None or has_ended or n_samples >= most:
+            return
         time.sleep(interval)
+
+
+def _poll(proc: subprocess.Popen[Any], *, is_over: bool) -> bool:
+    if is_over:
+        # The process is a zombie, or about to become one.
+        try:
+            proc.wait(1)
+        except subprocess.TimeoutExpired:
+            return False
+    return proc.poll() is not None

@@ -6,7 +6,6 @@ and tuples and dicts that contain only these), and they draw SVG pictures and pa
 
 from __future__ import annotations
 
-import array
 import collections
 import gc
 import itertools
@@ -16,9 +15,9 @@ import tempfile
 import types
 from typing import TYPE_CHECKING, Any
 
-from heaptide import private_files
 from heaptide.objects import drawing, references
-from heaptide.objects.boxes import Boxes, long_name_of, short_name_of
+from heaptide.objects.boxes import Boxes
+from heaptide.objects.counting import Counting
 from heaptide.objects.references import is_proper_module
 
 if TYPE_CHECKING:
@@ -47,137 +46,22 @@ __all__ = [
     "typestats",
 ]
 
-_FORMATS = ("svg", "dot", "html")
+_FORMATS = ("svg", "png", "dot", "html")
 # Formats that need graphviz; an SVG shows the same in every browser.
-_PICTURES = ("png", "gif", "jpg", "jpeg", "pdf", "ps", "webp", "bmp")
+_PICTURES = ("gif", "jpg", "jpeg", "pdf", "ps", "webp", "bmp")
 
 
-def _name_function(typename: str) -> Callable[[object], str]:
-    return long_name_of if "." in typename else short_name_of
-
-
-def count(typename: str, objects: Iterable[Any] | None = None) -> int:
-    """Return the number of objects of a type; a name with a dot includes the module."""
-    name = _name_function(typename)
-    return sum(1 for each in (references.all_objects() if objects is None else objects) if name(each) == typename)
-
-
-def typestats(
-    objects: Iterable[Any] | None = None, shortnames: bool = True, filter: Callable[[Any], bool] | None = None
-) -> dict[str, int]:
-    """Return the number of objects of each type."""
-    name = short_name_of if shortnames else long_name_of
-    found = references.all_objects() if objects is None else objects
-    return dict(collections.Counter(name(each) for each in found if filter is None or filter(each)))
-
-
-def most_common_types(
-    limit: int | None = 10,
-    objects: Iterable[Any] | None = None,
-    shortnames: bool = True,
-    filter: Callable[[Any], bool] | None = None,
-) -> list[tuple[str, int]]:
-    """Return the types with the most objects: names and counts, largest count first."""
-    rows = sorted(typestats(objects, shortnames, filter).items(), key=lambda row: (-row[1], row[0]))
-    return rows[:limit] if limit else rows
-
-
-def show_most_common_types(
-    limit: int | None = 10,
-    objects: Iterable[Any] | None = None,
-    shortnames: bool = True,
-    file: TextIO | None = None,
-    filter: Callable[[Any], bool] | None = None,
-) -> None:
-    """Print the types with the most objects."""
-    rows = most_common_types(limit, objects, shortnames, filter)
-    width = max((len(name) for name, _ in rows), default=0)
-    for name, number in rows:
-        print(f"{name:<{width}} {number}", file=file)
-
-
-_peaks: dict[str, int] = {}
-
-
-def growth(
-    limit: int | None = 10,
-    peak_stats: dict[str, int] | None = None,
-    shortnames: bool = True,
-    filter: Callable[[Any], bool] | None = None,
-) -> list[tuple[str, int, int]]:
-    """Return the types with more objects than ever before: name, count, increase. The largest increase comes first.
-
-    `peak_stats` is a dict that stores the counts from call to call; by default the whole process shares one.
-    """
-    peaks = _peaks if peak_stats is None else peak_stats
-    gc.collect()
-    rows = []
-    present = typestats(references.all_objects([peaks]), shortnames, filter)
-    for name, number in present.items():
-        before = peaks.get(name, 0)
-        if number > before:
-            rows.append((name, number, number - before))
-            peaks[name] = number
-    rows.sort(key=lambda row: (-row[2], row[0]))
-    return rows[:limit] if limit else rows
-
-
-def show_growth(
-    limit: int | None = 10,
-    peak_stats: dict[str, int] | None = None,
-    shortnames: bool = True,
-    file: TextIO | None = None,
-    filter: Callable[[Any], bool] | None = None,
-) -> None:
-    """Print the types with more objects than ever before. Prints nothing if no type grew."""
-    rows = growth(limit, peak_stats, shortnames, filter)
-    width = max((len(name) for name, _, _ in rows), default=0)
-    for name, number, more in rows:
-        print(f"{name:<{width}} {number:9d} {more:+9d}", file=file)
-
-
-# Addresses as plain numbers in arrays: `int` objects would be found by the next call.
-_ids: dict[str, array.array[int]] = {}
-
-
-def get_new_ids(
-    skip_update: bool = False,
-    limit: int | None = 10,
-    sortby: str = "deltas",
-    shortnames: bool | None = None,
-    file: TextIO | None = None,
-) -> dict[str, set[int]]:
-    """Print how the objects of each type changed since the last call, and return the addresses of new ones by type.
-
-    The first call only stores the present objects. With `skip_update`, the next call compares with the same objects.
-    """
-    columns = ("old", "current", "new", "deltas")
-    if sortby not in columns:
-        raise ValueError(f"sortby must be one of {', '.join(columns)}, not {sortby}")
-    gc.collect()
-    name = short_name_of if shortnames or shortnames is None else long_name_of
-    present: dict[str, set[int]] = {}
-    for each in references.all_objects([_ids, *_ids.values()]):
-        present.setdefault(name(each), set()).add(id(each))
-    rows: list[tuple[str, tuple[int, int, int, int]]] = []
-    new_ids = {}
-    for typename in sorted({*_ids, *present}):
-        old, now = set(_ids.get(typename, ())), present.get(typename, set())
-        new_ids[typename] = now - old
-        rows.append((typename, (len(old), len(now), len(now - old), len(now) - len(old))))
-    if not skip_update:
-        _ids.clear()
-        _ids.update({typename: array.array("Q", sorted(now)) for typename, now in present.items()})
-    rows.sort(key=lambda row: -row[1][columns.index(sortby)])
-    if limit:
-        rows = rows[:limit]
-    width = max([len("Type"), *(len(typename) for typename, _ in rows)])
-    head = f"{'Type':<{width}} {'Old_ids':>13} {'Current_ids':>13} {'New_ids':>13} {'Count_Deltas':>13}"
-    print("=" * len(head), head, "=" * len(head), sep="\n", file=file)
-    for typename, (n_old, n_now, n_new, delta) in rows:
-        print(f"{typename:<{width}} {n_old:>13d} {n_now:>13d} {n_new:>+13d} {delta:>+13d}", file=file)
-    print("=" * len(head), file=file)
-    return new_ids
+_counting = Counting(references.all_objects, references.long_name)
+at = _counting.at
+at_addrs = _counting.at_addrs
+by_type = _counting.by_type
+count = _counting.count
+get_new_ids = _counting.get_new_ids
+growth = _counting.growth
+most_common_types = _counting.most_common_types
+show_growth = _counting.show_growth
+show_most_common_types = _counting.show_most_common_types
+typestats = _counting.typestats
 
 
 def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
@@ -205,23 +89,6 @@ def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
     ]
 
 
-def by_type(typename: str, objects: Iterable[Any] | None = None) -> list[Any]:
-    """Return all objects of a type; a name with a dot includes the module."""
-    name = _name_function(typename)
-    return [each for each in (references.all_objects() if objects is None else objects) if name(each) == typename]
-
-
-def at(addr: int) -> Any | None:
-    """Return the object at an address, which is its `id`, or None."""
-    return next((each for each in references.all_objects() if id(each) == addr), None)
-
-
-def at_addrs(address_set: Collection[int]) -> list[Any]:
-    """Return the objects at these addresses."""
-    wanted = set(address_set)
-    return [each for each in references.all_objects() if id(each) in wanted]
-
-
 def find_ref_chain(
     obj: Any, predicate: Callable[[Any], bool], max_depth: int = 20, extra_ignore: Iterable[int] = ()
 ) -> list[Any]:
@@ -239,8 +106,10 @@ def find_backref_chain(
     return references.chain_back(obj, predicate, max_depth, referrers)
 
 
-def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None]:
-    """Make `show_refs` or `show_backrefs`, which differ only in direction."""
+def drawer(
+    name: str, doc: str, is_backwards: bool, write: Callable[[Graph, Any, TextIO | None], Any]
+) -> Callable[..., Any]:
+    """Make `show_refs` or `show_backrefs`, which differ only in direction. `write` receives the graph."""
 
     def show(
         objs: Any,
@@ -255,7 +124,7 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
         shortnames: bool = True,
         output: TextIO | None = None,
         extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
-    ) -> str | None:
+    ) -> Any:
         starts = objs if references.is_a(objs, (list, tuple)) else [objs]
         boxes = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
@@ -272,26 +141,28 @@ def _drawer(name: str, doc: str, is_backwards: bool) -> Callable[..., str | None
                 given_here[id(objs)] += 1  # the caller's stack also has the argument
             del starts
             boxes.count_references(given_here)
-        return _write(graph, filename, output)
+        return write(graph, filename, output)
 
     show.__name__ = show.__qualname__ = name
     show.__doc__ = doc
     return show
 
 
-show_backrefs = _drawer(
+show_backrefs = drawer(
     "show_backrefs",
     """Draw the referrers of the objects, their referrers, and so on up to modules. Returns the file's path.
 
-    The ending of `filename` chooses the format: svg, html or dot; other picture formats become an SVG. Without a name
-    the picture goes to the folder for temporary files; a file object in `output` receives dot text.
+    The ending of `filename` chooses the format: svg, png, html or dot; other picture formats become an SVG.
+    Without a name the picture goes to the folder for temporary files; a file object in `output` receives dot text.
     """,
     is_backwards=True,
+    write=lambda graph, filename, output: _write(graph, filename, output),
 )
-show_refs = _drawer(
+show_refs = drawer(
     "show_refs",
     """Draw the referents of the objects, their referents, and so on; otherwise like :func:`show_backrefs`.""",
     is_backwards=False,
+    write=lambda graph, filename, output: _write(graph, filename, output),
 )
 
 
@@ -307,11 +178,23 @@ def show_chain(
     extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
 ) -> str | None:
     """Draw paths of references, as :func:`find_backref_chain` returns them; empty ones are left out."""
+    return _write(chain_graph(chains, highlight, extra_info, refcounts, shortnames, extra_node_attrs), filename, output)
+
+
+def chain_graph(
+    chains: Iterable[list[Any]],
+    highlight: Callable[[Any], bool] | Collection[Any] | None = None,
+    extra_info: Callable[[Any], str] | None = None,
+    refcounts: bool = False,
+    shortnames: bool = True,
+    extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
+) -> Graph:
+    """Return the graph that :func:`show_chain` draws."""
     boxes = Boxes(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
     graph = boxes.chains([chain for chain in chains if chain])
     if refcounts:
         boxes.count_references(collections.Counter(map(id, itertools.chain(*chains))))
-    return _write(graph, filename, output)
+    return graph
 
 
 def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO | None) -> str | None:
@@ -330,8 +213,7 @@ def _write(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO
         print(f"{form} needs graphviz, which Heaptide does not use: the picture is in {stem}.svg")
         path, form = f"{stem}.svg", "svg"
     if form not in _FORMATS:
-        raise ValueError(f"the format of {path} is unknown: use a name that ends in .svg, .html or .dot")
-    text = drawing.draw(graph, form, os.path.basename(path))
-    private_files.write(path, text)
+        raise ValueError(f"the format of {path} is unknown: use a name that ends in .svg, .png, .html or .dot")
+    drawing.write(graph, path, form)
     print(f"Graph written to {path} ({len(graph.nodes)} nodes)")
     return path

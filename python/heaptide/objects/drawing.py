@@ -1,13 +1,17 @@
-"""Draws a small graph of objects as dot text, an SVG picture or a page, without any other program.
+"""Draws a small graph of objects as dot text, an SVG or PNG picture or a page, without any other program.
 
 Nodes are arranged in rows by their distance from the start. The same graph is always drawn the same way.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
-from heaptide import _native
+from heaptide import _native, private_files
+
+# Lines, role, row, whether the object has a finalizer, and attributes for dot.
+_Box = tuple[list[str], str, int, bool, list[tuple[str, str]]]
 
 
 @dataclass
@@ -34,6 +38,19 @@ class Graph:
 
 def draw(graph: Graph, form: str, title: str = "") -> str:
     """Return the graph as ``svg``, ``html`` or ``dot``; only a page has a title."""
+    boxes, arrows = _plain(graph)
+    return _native.draw_graph(boxes, arrows, form=form, title=_encodable(title))
+
+
+def write(graph: Graph, path: str, form: str) -> None:
+    """Write the graph to a file as ``svg``, ``png``, ``html`` or ``dot``."""
+    if form == "png":
+        private_files.write(path, _native.draw_graph_png(*_plain(graph)))
+    else:
+        private_files.write(path, draw(graph, form, os.path.basename(path)))
+
+
+def _plain(graph: Graph) -> tuple[list[_Box], list[tuple[int, int, str]]]:
     boxes = [
         (
             list(map(_encodable, node.lines)),
@@ -44,8 +61,7 @@ def draw(graph: Graph, form: str, title: str = "") -> str:
         )
         for node in graph.nodes
     ]
-    arrows = [(source, target, _encodable(label)) for source, target, label in graph.edges]
-    return _native.draw_graph(boxes, arrows, form=form, title=_encodable(title))
+    return boxes, [(source, target, _encodable(label)) for source, target, label in graph.edges]
 
 
 def _encodable(text: str) -> str:

@@ -1,8 +1,8 @@
 """Platforms that run Python programs: one module each, with everything Heaptide knows about that platform.
 
-Adding a platform means adding one module here whose ``PLATFORM`` is a :class:`Platform`. Modules are found by listing
-this folder. To keep the start of a program cheap, a module is imported only if the environment has a variable that
-begins with the module's name in capitals, or with ``MEMRAY``, the profiler that some platforms configure.
+Adding a platform means adding one module or package here whose ``PLATFORM`` is a :class:`Platform`. Modules are found
+by listing this folder. To keep the start of a program cheap, a module is imported only if the environment has a
+variable that begins with the module's name in capitals, or with ``MEMRAY``, the profiler that some platforms configure.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
+
+    from heaptide.reports import Sink
+    from heaptide.settings import Settings
 
 
 class Platform:
@@ -24,7 +28,13 @@ class Platform:
     config_names     setting → its name in that section
     components       component → pattern of its command lines; empty if the platform itself starts the component
     home             folder for captures if the platform selects components but sets no home
+    labels           returns labels of a process, from the words of the program's command line and whether the process
+                     is a child of the program's first process
     task_methods     method that runs a task object → the one parameter that takes all arguments
+    profile_task     profiles a task object in place: takes the object and a decorator for its function, and returns
+                     the object; None if it is no task of the platform
+    adapt            called at the start of a program if the settings enable the profiler, to adapt the platform
+    report_sink      returns the sink that shows reports in the task that runs here, or None
     """
 
     def __init__(
@@ -37,7 +47,11 @@ class Platform:
         config_names: Mapping[str, str] | None = None,
         components: Mapping[str, str] | None = None,
         home: str = "",
+        labels: Callable[[list[str], bool], dict[str, str]] | None = None,
         task_methods: Mapping[str, str] | None = None,
+        profile_task: Callable[[object, Callable[..., Any]], object | None] | None = None,
+        report_sink: Callable[[], Sink | None] | None = None,
+        adapt: Callable[[Settings], None] | None = None,
     ) -> None:
         self.variables = variables or {}
         self.documented = documented or {}
@@ -46,13 +60,17 @@ class Platform:
         self.config_names = config_names or {}
         self.components = components or {}
         self.home = home
+        self.labels = labels
         self.task_methods = task_methods or {}
+        self.profile_task = profile_task
+        self.report_sink = report_sink
+        self.adapt = adapt
 
 
 def names() -> list[str]:
     """Return the names of all platform modules."""
-    files = [name for folder in __path__ for name in os.listdir(folder)]
-    return sorted(name[:-3] for name in files if name.endswith(".py") and not name.startswith("_"))
+    files = [name for folder in __path__ for name in os.listdir(folder) if not name.startswith("_")]
+    return sorted(name.removesuffix(".py") for name in files if name.endswith(".py") or "." not in name)
 
 
 def in_use(environment: Mapping[str, str]) -> list[Platform]:
@@ -62,9 +80,31 @@ def in_use(environment: Mapping[str, str]) -> list[Platform]:
     return [_load(name) for name in names() if is_any or f"\0{name.upper()}" in variables]
 
 
+def labels_of(words: list[str], is_child: bool) -> dict[str, str]:
+    """Return the labels of a process, from the platform that its program is part of; `celery worker` is of `celery`."""
+    program = words[1] if words[:1] == ["-m"] and len(words) > 1 else "".join(words[:1])
+    parts = "".join(letter if letter.isalnum() else " " for letter in program).split()
+    labels: dict[str, str] = {}
+    for name in names():
+        if name in parts:
+            platform = _load(name)
+            if platform.labels is not None:
+                labels.update(platform.labels(words, is_child))
+    return labels
+
+
 def all_platforms() -> list[Platform]:
     """Return every platform. Imports all modules, which :func:`in_use` avoids."""
     return [_load(name) for name in names()]
+
+
+def profile_task(task: object, decorate: Callable[..., Any]) -> object | None:
+    """Profile a platform's task object in place and return it; None if no platform knows the object."""
+    for platform in all_platforms():
+        profiled = platform.profile_task(task, decorate) if platform.profile_task is not None else None
+        if profiled is not None:
+            return profiled
+    return None
 
 
 def _load(name: str) -> Platform:

@@ -42,7 +42,7 @@ def lines_after_table(call: Call, precision: int) -> str:
     """Return the lines that COMPSs 3.3 adds to the table of a call."""
     return (
         f"Job name: {task_name()}\n"
-        f"Start time: {call.started:.6f}\n"
+        f"Task start time: {call.started:.6f}\n"
         f"Elapsed time: {call.elapsed:.6f}\n"
         f"Initial memory: {call.first_bytes / _MIB:.{precision}f} MiB\n"
         f"Final memory: {call.last_bytes / _MIB:.{precision}f} MiB\n"

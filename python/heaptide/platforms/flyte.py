@@ -1,15 +1,23 @@
-"""Flyte: the decorator of its plugin for memray, and the folder in which that plugin puts captures and pages."""
+"""Flyte: the decorator of its plugin for memray, decks of flytekit, and report tabs of Flyte 2.
+
+Inside a task, the report of a profiled call becomes a deck or a tab. It is also shown if the task fails, and the
+decorator may be above or below the task decorator. Nothing here imports Flyte: without it, nothing happens.
+"""
 
 from __future__ import annotations
+
+import functools
+import importlib
+import sys
 
 from heaptide.platforms import Platform
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Collection
     from typing import Any
 
-PLATFORM = Platform()
+    from heaptide.reports import Report, Sink
 
 FOLDER = "memray_bin"
 
@@ -41,3 +49,91 @@ def memray_profiling(
     )
     profile = Profile("Memray", options, memray_html_reporter, memray_reporter_args, FOLDER, None)
     return profile if task_function is None else profile(task_function)
+
+
+def _profile_task(task: Any, decorate: Callable[..., Any]) -> Any:
+    """Profile the function of a task object, so that the decorator may also be above the task decorator.
+
+    The object keeps its name, interface and configuration; only its function changes, and its deck is enabled.
+    """
+    function_task: Any = _loaded("flytekit.core.python_function_task", "PythonFunctionTask")
+    if function_task is not None and isinstance(task, function_task):
+        function = vars(task)["_task_function"]
+        vars(task).update(_task_function=decorate(function), _disable_deck=False)
+        return task
+    template: Any = _loaded("flyte._task", "AsyncFunctionTaskTemplate")
+    if template is not None and isinstance(task, template):
+        vars(task).update(func=decorate(vars(task)["func"]), report=True)
+        return task
+    others = (_loaded("flytekit.core.base_task", "Task"), _loaded("flytekit.core.workflow", "WorkflowBase"))
+    for other in (*others, _loaded("flyte._task", "TaskTemplate")):
+        if other is not None and isinstance(task, other):
+            raise TypeError(f"only a task that runs a function can be profiled, not {task!r}: decorate that function")
+    return None
+
+
+def _loaded(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, None)
+
+
+def _report_sink() -> Sink | None:
+    """Return the sink for the task that runs here."""
+    manager = _loaded("flytekit.core.context_manager", "FlyteContextManager")
+    if manager is not None:
+        context = manager.current_context()
+        state = context.execution_state
+        if state is not None and state.mode is not None and context.user_space_params is not None:
+            return functools.partial(_show_deck, manager, context)
+    current = _loaded("flyte", "ctx")
+    if current is not None and current() is not None:
+        return functools.partial(_show_tab, _loaded("flyte.report", "current_report")())
+    return None
+
+
+def _show_deck(manager: Any, context: Any, report: Report) -> None:
+    """Add the report to the decks of a flytekit task, and write its page if flytekit will not do so."""
+    decks: Any = importlib.import_module("flytekit.deck.deck")
+    modes = _loaded("flytekit.core.context_manager", "ExecutionState").Mode
+    task = context.user_space_params
+    # Local executions keep one list for all tasks of the process.
+    for earlier in [deck for deck in task.decks if getattr(deck, "heaptide_task", task) is not task]:
+        task.decks.remove(earlier)
+    deck = decks.Deck(_free(report, {deck.name for deck in task.decks}), report.frame(), auto_add_to_deck=False)
+    deck.heaptide_task = task
+    task.decks.append(deck)
+    # flytekit writes no page for dynamic tasks, and none for the items of a map.
+    is_dynamic = context.execution_state.mode in (
+        modes.LOCAL_DYNAMIC_TASK_EXECUTION,
+        modes.DYNAMIC_TASK_EXECUTION,
+    )
+    if report.outcome == "failed" or is_dynamic or not task.enable_deck:
+        with manager.with_context(context.new_builder()):
+            decks._output_deck(task_name=report.function, new_user_params=task)
+
+
+def _show_tab(page: Any, report: Report) -> Awaitable[None] | None:
+    """Add the report to the report of a Flyte 2 task, and store that at once: Flyte does not if the task fails."""
+    import asyncio
+
+    flush = _loaded("flyte.report", "flush")
+    page.get_tab(_free(report, page.tabs)).replace(report.frame())
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        flush()
+        return None
+    delivery: Awaitable[None] = flush.aio()
+    return delivery
+
+
+def _free(report: Report, taken: Collection[str]) -> str:
+    """Return a title that no other deck of the task has."""
+    title = report.title
+    number = 1
+    while title in taken:
+        title = f"{report.title}: {report.function}" + (f" {number}" if number > 1 else "")
+        number += 1
+    return title
+
+
+PLATFORM = Platform(profile_task=_profile_task, report_sink=_report_sink)

@@ -1,4 +1,7 @@
-"""MRQ: its names for the settings of a worker, and how it calls a task."""
+"""MRQ: its names for the settings of a worker, how it calls a task, and a worker class that measures each job.
+
+``mrq-worker --worker_class heaptide.platforms.mrq.Worker`` uses the class. It needs MRQ, which is imported only then.
+"""
 
 from heaptide.platforms import Platform
 
@@ -13,3 +16,11 @@ PLATFORM = Platform(
     },
     task_methods={"run": "params"},
 )
+
+
+def __getattr__(name: str) -> object:
+    if name != "Worker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from heaptide.platforms._mrq_worker import Worker
+
+    return Worker

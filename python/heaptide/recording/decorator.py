@@ -19,12 +19,13 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+from heaptide import platforms
 from heaptide.messages import reason, say
 from heaptide.platforms.flyte import FOLDER
-from heaptide.reports import Report, Sink, deliver, render
+from heaptide.reports import Report, Sink, current_sink, render, to_file, wait_for
 
 if TYPE_CHECKING:
     from heaptide.recording.tracker import RecordingOptions
@@ -110,6 +111,9 @@ class Profile:
     def __call__(self, function: Function) -> Function:
         if isinstance(function, (staticmethod, classmethod)):
             return cast("Function", type(function)(self(function.__func__)))
+        task = platforms.profile_task(function, self)
+        if task is not None:
+            return cast("Function", task)
         if not callable(function):
             raise TypeError(f"only a function can be decorated, not {function!r}")
         within = contextvars.ContextVar("within", default=False)
@@ -122,7 +126,10 @@ class Profile:
             wrapper = self._generator(function, within)
         else:
             wrapper = self._plain(function, within)
-        return cast("Function", functools.wraps(function)(wrapper))
+        wrapper = functools.wraps(function)(wrapper)
+        # Platforms that ask for a function's file find the decorated one here.
+        wrapper.task_function = function  # type: ignore[attr-defined]
+        return cast("Function", wrapper)
 
     def _plain(self, function: Callable[..., Any], within: contextvars.ContextVar[bool]) -> Callable[..., Any]:
         def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -131,10 +138,14 @@ class Profile:
             call = Call(self, function)
             mark = within.set(True)
             try:
-                return function(*args, **kwargs)
-            finally:
+                result = function(*args, **kwargs)
+            except BaseException as error:
                 _unmark(within, mark)
-                call.end()
+                call.end(error)
+                raise
+            _unmark(within, mark)
+            call.end()
+            return result
 
         return wrapper
 
@@ -149,9 +160,9 @@ class Profile:
             except GeneratorExit:  # closed outside an event loop: nothing can be awaited
                 call.end()
                 raise
-            except BaseException:
+            except BaseException as error:
                 _unmark(within, mark)
-                await call.end_async()
+                await call.end_async(error)
                 raise
             _unmark(within, mark)
             await call.end_async()
@@ -183,6 +194,9 @@ class Profile:
                         raise
                     except BaseException as error:
                         step, value = generator.throw, error
+            except BaseException as error:
+                call.end(error)
+                raise
             finally:
                 call.end()
 
@@ -215,9 +229,9 @@ class Profile:
                 if call is not None:
                     call.end()
                 raise
-            except BaseException:
+            except BaseException as error:
                 if call is not None:
-                    await call.end_async()
+                    await call.end_async(error)
                 raise
             if call is not None:
                 await call.end_async()
@@ -239,23 +253,31 @@ class Call:
         self.profile = profile
         self.name = getattr(function, "__name__", type(function).__name__)
         self.files = None
+        self.sink: Sink = to_file
         try:
             from heaptide.recording import shared
 
+            # Chosen now: a generator may end in another thread, where its platform's task is unknown.
+            self.sink = profile.sink or current_sink()
             self.files = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; it runs without being recorded")
 
-    def end(self) -> None:
-        """Stop recording the call, render the report and deliver it."""
-        report = self._stop()
+    def end(self, error: BaseException | None = None) -> None:
+        """Stop recording the call, render the report and deliver it. Does nothing the second time."""
+        report = self._stop(error)
         if report is not None:
             self._render(report)
-            self._deliver(report)
+            try:
+                delivery = self._deliver(report)
+                if delivery is not None:
+                    wait_for(delivery)
+            except Exception as failure:
+                self._undelivered(report, failure)
 
-    async def end_async(self) -> None:
+    async def end_async(self, error: BaseException | None = None) -> None:
         """Do the same without blocking the event loop."""
-        report = self._stop()
+        report = self._stop(error)
         if report is None:
             return
         asyncio = sys.modules.get("asyncio")
@@ -267,31 +289,48 @@ class Call:
             self._render(report)
         else:
             await waiting
-        self._deliver(report)
+        try:
+            delivery = self._deliver(report)
+            if delivery is not None:
+                await delivery
+        except Exception as failure:
+            self._undelivered(report, failure)
 
-    def _stop(self) -> Report | None:
-        if self.files is None or self.files.pid != os.getpid():
+    def _stop(self, error: BaseException | None) -> Report | None:
+        files, self.files = self.files, None
+        if files is None or files.pid != os.getpid():
             return None  # a child that was forked within the call has nothing to report
         try:
             from heaptide.recording import shared
 
-            shared.leave(self.files)
-        except Exception as error:
-            say(f"{self.name}: {reason(error)}; there is no report")
+            shared.leave(files)
+            report = Report(self.name, self.profile.reporter, self.profile.title, files.capture, files.page)
+            report.captures = files.captures()
+            if error is not None and not isinstance(error, GeneratorExit):
+                report.outcome = "failed"
+                report.failure = _described(error)
+            return report
+        except Exception as failure:
+            say(f"{self.name}: {reason(failure)}; there is no report")
             return None
-        return Report(self.name, self.profile.reporter, self.profile.title, self.files.capture, self.files.page)
 
     def _render(self, report: Report) -> None:
-        assert self.files is not None
-        render(report, self.profile.arguments, self.files.captures())
+        render(report, self.profile.arguments)
 
-    def _deliver(self, report: Report) -> None:
+    def _deliver(self, report: Report) -> Awaitable[None] | None:
         if report.error is not None:
             say(f"{self.name}: cannot render the {report.reporter}: {report.error}")
-        try:
-            deliver(report, self.profile.sink)
-        except Exception as error:
-            say(f"{self.name}: the report in {report.path} could not be delivered: {reason(error)}")
+        return self.sink(report)
+
+    def _undelivered(self, report: Report, failure: Exception) -> None:
+        say(f"{self.name}: the report in {report.path} could not be delivered: {reason(failure)}")
+
+
+def _described(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an exception of the program whose own text cannot be made
+        return type(error).__name__
 
 
 def check_reporter(reporter: str, arguments: Sequence[str] | None) -> list[str]:

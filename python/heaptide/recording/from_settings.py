@@ -11,7 +11,7 @@ import sys
 
 from heaptide import settings
 from heaptide.messages import say
-from heaptide.recording import capture_files, program
+from heaptide.recording import capture_files, program, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,13 @@ class SettingsRecording:
     """A recording that was started here and is still running."""
 
     def __init__(
-        self, path: str, chosen: Settings, component: str, is_component: bool, stop: Callable[[str], object]
+        self,
+        path: str,
+        chosen: Settings,
+        component: str,
+        is_component: bool,
+        stop: Callable[[str], object],
+        mark: str = "",
     ) -> None:
         self.path = path
         # Known from the start: the program may forbid imports by the time the recording stops.
@@ -33,6 +39,8 @@ class SettingsRecording:
         self.settings = chosen
         self.component = component
         self.is_component = is_component
+        # Exists while the recording is wanted; see `wanted_mark`.
+        self.mark = mark
         self.pid = os.getpid()
 
 
@@ -40,8 +48,23 @@ _current: SettingsRecording | None = None
 
 
 def current() -> SettingsRecording | None:
-    """Return the recording of this process. A forked child does not have its parent's."""
-    return _current if _current is not None and _current.pid == os.getpid() else None
+    """Return the recording of this process.
+
+    A forked child does not have its parent's, unless a signal or the control file started that: then both stop it.
+    """
+    global _current
+    if _current is None or _current.pid == os.getpid():
+        return _current
+    if not _current.mark:
+        return None
+    from heaptide import _native
+
+    path = _native.active()
+    if path is None or not path.startswith(f"{_current.path}."):
+        return None
+    parent = _current
+    _current = SettingsRecording(path, parent.settings, parent.component, parent.is_component, parent.stop, parent.mark)
+    return _current
 
 
 def begin(
@@ -51,12 +74,18 @@ def begin(
     is_component: bool = False,
     whole_program: bool = False,
     joined: Session | None = None,
+    is_triggered: bool = False,
 ) -> SettingsRecording:
-    """Start to record into the capture that the settings name. Raises an exception if that fails."""
+    """Start to record into the capture that the settings name. Raises an exception if that fails.
+
+    A recording that a signal or the control file started is of the whole run: forked and spawned children join it, and
+    all stop together.
+    """
     from heaptide import _native
     from heaptide.recording import session, tracker
 
     global _current
+    runs.publish("recording")
     is_component = is_component or (joined is not None and joined.is_component)
     if joined is not None:
         path = capture_files.child_of(joined.path)
@@ -66,6 +95,8 @@ def begin(
         if active is not None:  # must be checked before earlier captures are moved
             raise _native.RecordingError(f"the process is being recorded into {active} already")
         capture_files.make_room(path, chosen.keep)
+    if joined is not None:
+        is_triggered = os.path.exists(wanted_mark(joined.id))
     if joined is not None and joined.options is not None:
         options = tracker.RecordingOptions(**joined.options)
     else:
@@ -74,7 +105,7 @@ def begin(
             native=chosen.native or (is_component and chosen.detailed_tracing),
             sample=chosen.sample or None,
             aggregate=chosen.aggregate,
-            follow_fork=chosen.follow_fork,
+            follow_fork=chosen.follow_fork or is_triggered,
             interval_ms=chosen.interval,
         )
     warning = tracker.start(
@@ -89,11 +120,20 @@ def begin(
     )
     if warning is not None:
         say(f"{warning}; Python stacks are left out of the capture")
-    _current = SettingsRecording(path, chosen, component, is_component, tracker.stop_only)
+    mark = ""
+    if is_triggered:
+        mark = wanted_mark(_native.session_id() or b"")
+        if joined is None and not _make_mark(mark):
+            mark = ""
+    _current = SettingsRecording(path, chosen, component, is_component, tracker.stop_only, mark)
     if joined is None:
         session.publish(path, is_component=is_component, is_open=chosen.children)
     else:
         session.publish_joined(joined, is_open=chosen.children)
+    if options.follow_fork or chosen.children:
+        from heaptide.recording import retention
+
+        retention.begin(path if joined is None else joined.path, chosen)
     if chosen.max_size:
         from heaptide.activation import triggers
 
@@ -101,17 +141,52 @@ def begin(
     return _current
 
 
-def end() -> SettingsRecording | None:
-    """Stop the recording that was started here, if it is still running."""
+def end(*, is_last: bool = True) -> SettingsRecording | None:
+    """Stop the recording that was started here, if it is still running.
+
+    With `is_last`, the processes that joined it also stop.
+    """
     global _current
     ended, _current = current(), None
     if ended is None:
         return None
     try:
         os.environ.pop(settings.SESSION, None)
+        runs.withdraw("recording")
+        if ended.mark and is_last:
+            _remove_mark(ended.mark)
     finally:  # complete the capture even in a program that has damaged `os.environ` or the builtins
         ended.stop(ended.path)
     return ended
+
+
+def wanted_mark(session: bytes) -> str:
+    """Return the file that exists while a recording of the run is wanted. The first process that stops removes it."""
+    from heaptide.recording import process_group
+
+    return os.path.join(process_group.group_folder(), f"{session.hex()}.wanted")
+
+
+def _make_mark(path: str) -> bool:
+    from heaptide import _native
+    from heaptide.recording import process_group
+
+    try:
+        for folder in (*process_group.private_folders(), os.path.dirname(path)):
+            _native.private_folder(folder)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        say(f"other processes of the program will not stop with this one: {path} cannot be made ({error.strerror})")
+        return False
+    return True
+
+
+def _remove_mark(path: str) -> None:
+    try:
+        os.unlink(path)
+        os.rmdir(os.path.dirname(path))  # fails while the folder has sockets
+    except OSError:
+        pass
 
 
 def finish(pid: int, quiet: bool) -> None:
@@ -119,7 +194,7 @@ def finish(pid: int, quiet: bool) -> None:
     triggers = sys.modules.get("heaptide.activation.triggers")
     if triggers is not None:
         triggers.finish()
-    recorded = end() if os.getpid() == pid else None
+    recorded = end(is_last=False) if os.getpid() == pid else None
     if recorded is not None and not quiet:
         say(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
 
@@ -141,7 +216,7 @@ def toggle(chosen: Settings, wanted: bool | None = None) -> None:
             if running is not None and not chosen.quiet:
                 say(f"recorded into {running.path}")
         else:
-            begun = begin(chosen, program.program_name())
+            begun = begin(chosen, program.program_name(), is_triggered=chosen.children)
             if not chosen.quiet:
                 say(f"recording into {begun.path}")
     except Exception as error:

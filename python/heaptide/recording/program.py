@@ -44,21 +44,34 @@ def command_words(command: list[str] | None = None) -> list[str]:
 
 def after_options(command: list[str] | None = None) -> list[str]:
     """Return what follows the interpreter's options; `-m` and `-c` are separate words before it."""
-    words = list((sys.orig_argv if command is None else command)[1:])
+    return _split(list((sys.orig_argv if command is None else command)[1:]))[1]
+
+
+def interpreter_options() -> list[str]:
+    """Return the options that this interpreter was started with, such as `-u` and `-O`."""
+    return _split(list(sys.orig_argv[1:]))[0]
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the interpreter's options, and what follows them."""
+    options: list[str] = []
     while words:
         word = words[0]
         if word == "-" or not word.startswith("-"):
-            return words
+            break
+        n_words = 1
         if word.startswith("--"):
-            words = words[2:] if word == "--check-hash-based-pycs" else words[1:]
-            continue
-        for at, letter in enumerate(word[1:], 1):
-            rest = word[at + 1 :]
-            if letter in "mc":
-                return [f"-{letter}", *([rest] if rest else []), *words[1:]]
-            if letter in "WX":
-                words = words[1:] if rest else words[2:]
-                break
+            n_words = 2 if word == "--check-hash-based-pycs" else 1
         else:
-            words = words[1:]
-    return words
+            for at, letter in enumerate(word[1:], 1):
+                rest = word[at + 1 :]
+                if letter in "mc":
+                    if at > 1:
+                        options.append(word[:at])
+                    return options, [f"-{letter}", *([rest] if rest else []), *words[1:]]
+                if letter in "WX":
+                    n_words = 1 if rest else 2
+                    break
+        options += words[:n_words]
+        words = words[n_words:]
+    return options, words

@@ -1,7 +1,8 @@
 """Passes the names of Python threads to the recording.
 
 The operating system knows a thread by its ID; only :mod:`threading` knows its Python name. While a recording runs, the
-method of `threading.Thread` that stores the ID also reports the name. Stopping the recording restores the method.
+method of `threading.Thread` that stores the ID also reports the name, and so does the property that changes it.
+Stopping the recording restores both.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 _original: Any = None
+# The property `threading.Thread.name`, and the one that replaces it.
+_name: Any = None
+_reporting_name: Any = None
 # The module, once it has been imported. When the recording stops, it may no longer be possible to import it.
 _threading: ModuleType | None = None
 
@@ -39,7 +43,12 @@ def prepare() -> None:
 
 def _set_native_id(self: threading.Thread) -> None:
     _original(self)
-    _report_start(self)
+    _native.unrecorded(_report_start, self)
+
+
+def _rename(self: threading.Thread, name: str) -> None:
+    _name.__set__(self, name)
+    _native.unrecorded(_report_start, self)
 
 
 @contained
@@ -51,32 +60,53 @@ def _report_start(thread: threading.Thread) -> None:
 @contained
 def report_all() -> None:
     """Report the names of all threads that are alive."""
+    for number, name in all_names():
+        _native.name_thread(number, name)
+
+
+def all_names() -> list[tuple[int, str]]:
+    """Return the IDs and names of all threads that are alive."""
+    names: list[tuple[int, str]] = []
+    _collect(names)
+    return names
+
+
+@contained
+def _collect(names: list[tuple[int, str]]) -> None:
     threading = _threading or sys.modules.get("threading")
     for thread in [] if threading is None else threading.enumerate():
         # In a forked child the surviving thread still has the ID that it had in the parent.
         number = get_native_id() if thread.ident == get_ident() else thread.native_id
-        if number is not None:
-            _report(number, thread)
+        name = thread.name
+        # A program may set `Thread._name` to anything. The text of another object may be the program's own code.
+        if number is not None and isinstance(name, str):
+            names.append((number, name))
 
 
 def _report(number: int, thread: threading.Thread) -> None:
     name = thread.name
-    # A program may set `Thread._name` to anything. The text of another object may be the program's own code.
     if isinstance(name, str):
         _native.name_thread(number, name)
 
 
 def install() -> None:
-    """Report the names of threads that start from now on."""
-    global _original
+    """Report the names of threads that start or change their name from now on."""
+    global _original, _name, _reporting_name
     present = None if _threading is None else getattr(_threading.Thread, "_set_native_id", None)
     if _threading is not None and present is not None and present is not _set_native_id:
         _original = present
         _threading.Thread._set_native_id = _set_native_id
+    name = None if _threading is None else vars(_threading.Thread).get("name")
+    if _threading is not None and isinstance(name, property) and name is not _reporting_name and name.fset:
+        _name = name
+        _reporting_name = property(name.fget, _rename, name.fdel, name.__doc__)
+        _threading.Thread.name = _reporting_name
 
 
 @contained
 def uninstall() -> None:
-    """Restore the original method, unless the program has replaced it since."""
+    """Restore the original method and property, unless the program has replaced them since."""
     if _threading is not None and getattr(_threading.Thread, "_set_native_id", None) is _set_native_id:
         _threading.Thread._set_native_id = _original
+    if _threading is not None and _name is not None and vars(_threading.Thread).get("name") is _reporting_name:
+        _threading.Thread.name = _name

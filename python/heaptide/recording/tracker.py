@@ -9,13 +9,19 @@ import sys
 # Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
 from _thread import allocate_lock
 
-from heaptide import _native, redaction
+from heaptide import _native, labels, redaction
 from heaptide.containment import contained
 from heaptide.messages import say_after_fork
 from heaptide.recording import program, thread_names, user_code
 
+# Imported here for `labels`, which needs it at each start: a child forked during another thread's import could not
+# finish the import, and would hang at its own start.
+from heaptide.recording import runs as runs
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from _thread import LockType
+    from collections.abc import Sequence
     from types import TracebackType
     from typing import TypedDict
 
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
         library_paths: list[str]
         user_paths: list[str]
         user_packages: list[str]
+        facts: list[tuple[str, str]]
 
 
 # Imports the modules that read the settings, if there are any: if a thread imported them while another one forks, the
@@ -46,6 +53,11 @@ MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
 
 _lifecycle = allocate_lock()
+
+
+def lifecycle() -> LockType:
+    """Return the lock that is held while a recording starts, stops or changes."""
+    return _lifecycle
 
 
 def active() -> bool:
@@ -149,6 +161,16 @@ class Tracker:
             self._is_recording = False
             stop()
 
+    def set_mode(
+        self, mode: str | None = None, *, sample: int | bool | None = None, native: bool | None = None
+    ) -> bool:
+        """Change how this tracker records from now on, as :func:`heaptide.set_mode` does."""
+        from heaptide.recording import mode as recording_mode
+
+        if not self._is_recording:
+            raise _native.RecordingError("this tracker is not recording; start it first")
+        return recording_mode.set_mode(mode, sample=sample, native=native)
+
     def __enter__(self) -> Self:
         self._start()
         return self
@@ -177,6 +199,8 @@ def start(
     session: bytes | None = None,
     first_import_path: str | None = None,
     attached: bool = False,
+    outer_functions: list[str] | None = None,
+    user_folders: Sequence[str] = (),
 ) -> str | None:
     """Start to record this process. All entry points come here. Returns a warning if Python stacks cannot be read.
 
@@ -185,32 +209,50 @@ def start(
     session             the session of another process, to join it
     first_import_path   the folder that Python will put first on its import path, if it has not done so yet
     attached            note in the capture how large the process was before
+    outer_functions     functions that reports leave out at the root of a stack, outermost first
+    user_folders        further folders of the user's own code, as a platform knows them
     """
     with _lifecycle:
+        # All of Heaptide's own work comes before the recording starts, so that it is not part of it.
         thread_names.prepare()
-        warning = _native.start(
-            path,
-            options,
-            overwrite=overwrite,
-            whole_program=whole_program,
-            attached=attached,
-            session=session,
-            **_describe(command, first_import_path),
-        )
-        thread_names.install()
-        thread_names.report_all()
-        if not whole_program:
-            atexit.register(stop_at_exit)
-        return warning
+        names = thread_names.all_names()
+        program = _describe(command, first_import_path, user_folders)
+        outer = outer_functions or []
+        is_first = _native.active() is None
+        if is_first:
+            thread_names.install()
+            if not whole_program:
+                atexit.register(stop_at_exit)
+        try:
+            return _native.start(
+                path,
+                options,
+                overwrite=overwrite,
+                whole_program=whole_program,
+                attached=attached,
+                session=session,
+                outer_functions=outer,
+                thread_names=names,
+                **program,
+            )
+        except BaseException:
+            if is_first:
+                atexit.unregister(stop_at_exit)
+                thread_names.uninstall()
+            raise
 
 
 def stop() -> tuple[str, bool] | None:
     """Stop the current recording, if any. Returns the capture's path and whether it is incomplete."""
     with _lifecycle:
-        atexit.unregister(stop_at_exit)
-        thread_names.report_all()
-        thread_names.uninstall()
+        _native.unrecorded(_prepare_stop)
         return _native.stop()
+
+
+def _prepare_stop() -> None:
+    atexit.unregister(stop_at_exit)
+    thread_names.report_all()
+    thread_names.uninstall()
 
 
 def stop_only(path: str) -> None:
@@ -223,10 +265,14 @@ def stop_only(path: str) -> None:
 stop_at_exit = contained(stop)
 
 
-def _describe(command: list[str] | None = None, first_import_path: str | None = None) -> Program:
+def _describe(
+    command: list[str] | None = None, first_import_path: str | None = None, user_folders: Sequence[str] = ()
+) -> Program:
     """Return the facts about this process that the header of its capture states."""
     paths = sys.path if first_import_path is None else [first_import_path, *sys.path]
     package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    code = user_code.describe(command)
+    code["user_paths"] = [*user_folders, *code["user_paths"]]
     return {
         "command": redaction.command(program.arguments() if command is None else command),
         "executable": sys.executable or "",
@@ -237,7 +283,8 @@ def _describe(command: list[str] | None = None, first_import_path: str | None = 
         "stdlib_paths": _stdlib_paths(),
         "import_paths": [_absolute(path) for path in paths if isinstance(path, str)],
         "own_paths": [package],
-        **user_code.describe(command),
+        "facts": labels.facts(),
+        **code,
     }
 
 
@@ -279,7 +326,7 @@ def _after_fork_in_child() -> None:
     global _lifecycle
     _lifecycle = allocate_lock()  # in the parent another thread may have held it, and that thread is gone
     try:
-        warning = _native.start_in_child()
+        warning = _native.start_in_child(labels.facts())
         if _native.active() is None:
             return
         thread_names.report_all()

@@ -28,12 +28,18 @@ class Mounted:
             say(f"{self._problem}; its routes answer with 503")
 
     def handle(
-        self, method: str, path: str, query: str, headers: list[tuple[str, str]], body: bytes
+        self,
+        method: str,
+        path: str,
+        query: str,
+        headers: list[tuple[str, str]],
+        body: bytes,
+        client: _native.Client | None,
     ) -> _native.Response | Unavailable:
-        """Return the response, whose body is read piece by piece."""
+        """Return the response, whose body is read piece by piece. A report is cancelled once the client has left."""
         if self.control is None:
             return Unavailable(self._problem)
-        return self.control.handle(method, path, query, headers, body)
+        return self.control.handle(method, path, query, headers, body, client=client)
 
 
 class Unavailable:

@@ -1,24 +1,20 @@
 """memray's API on Heaptide's engine: ``from heaptide.compat import memray``.
 
 Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
-:func:`install`. ``python -m memray flamegraph …`` is then Heaptide's command, which has the same names and options.
+:func:`install`. ``python -m memray flamegraph …`` then runs Heaptide's commands with memray's options and file names.
 
-Two things differ from memray. If the file of a `Tracker` exists, memray raises an exception, and Heaptide adds the time
-of its last write to its name. Object lifetimes and sockets raise NotImplementedError.
+`docs/coming-from/memray-code.md` lists every name and option, and what differs. Modules whose names begin with an
+underscore only repeat names for imports such as ``from memray._memray import compute_statistics``.
 """
 
-from heaptide._native import __version__
-from heaptide.compat.memray.reader import AllocationRecord, AllocatorType, FileReader, Metadata
-from heaptide.compat.memray.tracking import (
-    Destination,
-    FileDestination,
-    FileFormat,
-    SocketDestination,
-    Tracker,
-    install,
-    set_log_level,
-    start_thread_trace,
-)
+from heaptide.compat.memray.destinations import Destination, FileDestination, SocketDestination
+from heaptide.compat.memray.live_sockets import SocketReader
+from heaptide.compat.memray.notebook import load_ipython_extension
+from heaptide.compat.memray.reader import FileReader
+from heaptide.compat.memray.records import AllocationRecord, AllocatorType, FileFormat, MemorySnapshot, Metadata
+from heaptide.compat.memray.statistics import dump_all_records
+from heaptide.compat.memray.tracking import Tracker, install, set_log_level, start_thread_trace
+from heaptide.compat.memray.version import __version__
 
 __all__ = [
     "AllocationRecord",
@@ -27,11 +23,15 @@ __all__ = [
     "FileDestination",
     "FileFormat",
     "FileReader",
+    "MemorySnapshot",
     "Metadata",
     "SocketDestination",
+    "SocketReader",
     "Tracker",
     "__version__",
+    "dump_all_records",
     "install",
+    "load_ipython_extension",
     "set_log_level",
     "start_thread_trace",
 ]

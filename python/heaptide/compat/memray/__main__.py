@@ -1,7 +1,7 @@
-"""``python -m memray``: Heaptide's command, which has memray's names and options."""
+"""``python -m memray``: memray's commands."""
 
 import sys
 
-from heaptide.__main__ import main
+from heaptide.compat.memray.command_line import main
 
 sys.exit(main())

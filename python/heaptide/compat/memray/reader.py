@@ -2,119 +2,67 @@
 
 from __future__ import annotations
 
+import bisect
 import datetime
-import enum
 import json
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from heaptide import command_process
+from heaptide.compat.memray import temporal
+from heaptide.compat.memray.capture_data import EventList, StackNumbers, output, rows, series
+from heaptide.compat.memray.records import (
+    ALLOCATORS,
+    AllocationRecord,
+    AllocatorType,
+    FileFormat,
+    MemorySnapshot,
+    Metadata,
+    TemporalAllocationRecord,
+    TrackedObjectRecord,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Frame = tuple[str, str, int]
-
-# One field of the table and the character after it. The `csv` module refuses fields of more than 128 KiB, which a deep
-# stack exceeds, and its limit is a setting of the whole process, which belongs to the program.
-FIELD = re.compile(r'(?:"((?:[^"]+|"")*)"|([^",\n]*))(,|\n|\Z)')
-
-
-class AllocatorType(enum.IntEnum):
-    """The allocator function that was called."""
-
-    PYMALLOC_FREE = 1
-    PYMALLOC_MALLOC = 2
-    PYMALLOC_CALLOC = 3
-    PYMALLOC_REALLOC = 4
-    FREE = 5
-    MALLOC = 6
-    REALLOC = 7
-    CALLOC = 8
-    POSIX_MEMALIGN = 9
-    ALIGNED_ALLOC = 10
-    MEMALIGN = 11
-    VALLOC = 12
-    PVALLOC = 13
-    MMAP = 14
-    MUNMAP = 15
-
-
-class Metadata(NamedTuple):
-    """Facts about a capture."""
-
-    start_time: datetime.datetime
-    end_time: datetime.datetime
-    total_allocations: int
-    total_frames: int
-    peak_memory: int
-    command_line: str
-    pid: int
-    main_thread_id: int
-    python_allocator: str
-    has_native_traces: bool
-    trace_python_allocators: bool
-    file_format: int
-
-
-class AllocationRecord:
-    """The sum of blocks that one thread allocated at one site."""
-
-    def __init__(
-        self, tid: int, size: int, allocator: int, n_allocations: int, thread: str, stack: str, kinds: str = ""
-    ) -> None:
-        self.tid = tid
-        self.size = size
-        self.allocator = allocator
-        self.n_allocations = n_allocations
-        self.thread_name = thread
-        # Divided into frames when needed: a thousand records of deep stacks have millions of frames.
-        self._stack_text = stack
-        # A letter for each frame: n for native, p for Python; empty if all are Python's.
-        self._kinds = kinds
-
-    def stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Return the Python frames as (function, file, line), innermost first."""
-        return self._of_kind("p", max_stacks)
-
-    def hybrid_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Return native and Python frames in call order, innermost first."""
-        return [_frame(text) for text in self._frame_texts()[:max_stacks]]
-
-    def native_stack_trace(self, max_stacks: int | None = None) -> list[Frame]:
-        """Return the native frames, innermost first, without those of the interpreter's evaluation loop."""
-        return self._of_kind("n", max_stacks)
-
-    def _frame_texts(self) -> list[str]:
-        return [text for text in self._stack_text.split("|") if text]
-
-    def _of_kind(self, wanted: str, max_stacks: int | None) -> list[Frame]:
-        texts = self._frame_texts()
-        kinds = self._kinds or "p" * len(texts)
-        found = [text for text, kind in zip(texts, kinds, strict=True) if kind == wanted]
-        return [_frame(text) for text in found[:max_stacks]]
-
-    def __repr__(self) -> str:
-        return f"AllocationRecord<tid={self.tid} size={self.size} n_allocations={self.n_allocations}>"
+# memray's names for Python's allocators.
+PYTHON_ALLOCATORS = {"pymalloc_debug": "pymalloc debug", "malloc_debug": "malloc debug"}
 
 
 class FileReader:
-    """Reads a capture of Heaptide or memray. Records are sums per allocation site; ``heaptide parse`` prints events."""
+    """Reads a capture of Heaptide or memray."""
 
     def __init__(
         self, file_name: str | os.PathLike[str], *, report_progress: bool = False, max_memory_records: int = 10000
     ) -> None:
         self._path = os.path.abspath(file_name)
         if not os.path.exists(self._path):
-            raise OSError(f"Could not open file {self._path}: No such file or directory")
-        self.closed = False
-        facts = json.loads(_output("stats", "--json", "--", self._path))["metadata"]
+            raise OSError(f"Could not open file {os.fspath(file_name)}: No such file or directory")
+        self._max_memory_records = max(1, max_memory_records)
+        self._is_closed = False
+        self._stacks = StackNumbers()
+        facts = json.loads(output("stats", "--json", "--hide-native", "--", self._path))["metadata"]
         for name in ("start_time", "end_time"):
             facts[name] = datetime.datetime.fromisoformat(facts[name])
-        self.metadata = Metadata(**{name: facts[name] for name in Metadata._fields})
+        facts["file_format"] = FileFormat(facts["file_format"])
+        facts["python_allocator"] = PYTHON_ALLOCATORS.get(facts["python_allocator"], facts["python_allocator"])
+        self._metadata = Metadata(**{name: facts[name] for name in Metadata.__dataclass_fields__})
+
+    @property
+    def metadata(self) -> Metadata:
+        """Facts about the capture."""
+        return self._metadata
+
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._is_closed
+
+    def get_allocation_records(self) -> Iterator[AllocationRecord]:
+        """Return every allocation and free, in order."""
+        events = self._events("all allocations")
+        return self._event_records(events)
 
     def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
         """Return the records of memory that was allocated at the peak."""
@@ -128,13 +76,53 @@ class FileReader:
         self, merge_threads: bool = True, threshold: int = 1
     ) -> Iterator[AllocationRecord]:
         """Return the records of memory that was freed after at most `threshold` other allocations of its thread."""
+        if self._metadata.file_format is FileFormat.AGGREGATED_ALLOCATIONS:
+            self._check_open()
+            raise NotImplementedError("Can't find temporary allocations in a pre-aggregated capture file.")
         return self._records(merge_threads, "--temporary-allocation-threshold", str(threshold))
+
+    def get_temporal_allocation_records(self, merge_threads: bool = True) -> Iterator[TemporalAllocationRecord]:
+        """Return the allocation sites, with the snapshots between which their blocks lived."""
+        events = self._events("allocations over time")
+        return iter(temporal.lifetimes(events, self._max_memory_records, merge_threads))
+
+    def get_temporal_high_water_mark_allocation_records(
+        self, merge_threads: bool = True
+    ) -> tuple[list[TemporalAllocationRecord], list[int]]:
+        """Return the sites of blocks that were live at the peak between two snapshots, and these peaks in bytes."""
+        events = self._events("allocations over time")
+        return temporal.high_water_marks(events, self._max_memory_records, merge_threads)
+
+    def get_memory_snapshots(self) -> Iterator[MemorySnapshot]:
+        """Return the sizes of the process and of its heap over time."""
+        self._check_open()
+        model = json.loads(output("transform", "json", "-o", "-", "--", self._path))
+        (process,) = model["processes"]
+        start = self._metadata.start_time.timestamp() * 1000
+        heap = series(process["heap"])
+        times = [time for time, _ in heap]
+        snapshots = []
+        for time, resident in series(process["resident"]):
+            at = bisect.bisect_right(times, time) - 1
+            size = heap[at][1] if at >= 0 else 0
+            snapshots.append(MemorySnapshot(round(start + time / 1e6), resident, size))
+        return iter(temporal.thinned(snapshots, self._max_memory_records))
+
+    def get_tracked_objects(self, filter_objs: Iterable[Any] | None = None) -> Iterator[TrackedObjectRecord]:
+        """Return the allocations of objects that are still alive, if the Tracker followed the lifetimes of objects."""
+        from heaptide.compat.memray import object_tracking
+
+        events = self._events("tracked objects")
+        return iter(object_tracking.records(self._path, events, filter_objs))
+
+    get_object_lifetime_events = get_tracked_objects
 
     def close(self) -> None:
         """Close the reader; reading from it then raises ValueError."""
-        self.closed = True
+        self._is_closed = True
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
@@ -143,50 +131,52 @@ class FileReader:
         self.close()
 
     def _check_open(self) -> None:
-        if self.closed:
+        if self._is_closed:
             raise ValueError("Operation on a closed FileReader")
+
+    def _events(self, what: str) -> EventList:
+        self._check_open()
+        if self._metadata.file_format is FileFormat.AGGREGATED_ALLOCATIONS:
+            raise NotImplementedError(f"Can't get {what} from a pre-aggregated capture file.")
+        return EventList(self._path, self._stacks)
+
+    def _event_records(self, events: EventList) -> Iterator[AllocationRecord]:
+        free, python_free = int(AllocatorType.FREE), int(AllocatorType.PYMALLOC_FREE)
+        unmap = int(AllocatorType.MUNMAP)
+        of_python: set[int] = set()
+        nothing = events.trace("-")
+        for fields in events:
+            kind = fields[0]
+            if kind == "rss":
+                continue
+            tid, name = events.threads.get(fields[2], (int(fields[2]), ""))
+            address = int(fields[3])
+            if kind == "alloc":
+                allocator = ALLOCATORS.get(fields[5], int(AllocatorType.MALLOC))
+                if allocator <= AllocatorType.PYMALLOC_REALLOC:
+                    of_python.add(address)
+                yield AllocationRecord(tid, address, int(fields[4]), allocator, 1, name, events.trace(fields[6]))
+            elif kind == "free":
+                allocator = python_free if address in of_python else free
+                of_python.discard(address)
+                yield AllocationRecord(tid, address, 0, allocator, 1, name, nothing)
+            else:
+                yield AllocationRecord(tid, address, int(fields[4]), unmap, 1, name, nothing)
 
     def _records(self, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
         self._check_open()
         merged: dict[Any, AllocationRecord] = {}
-        text = _output("transform", "csv", "-o", "-", *options, "--", self._path)
-        for row in _rows(text):
+        text = output("transform", "csv", "-o", "-", *options, "--", self._path)
+        for row in rows(text):
             stack = row["stack_trace"]
-            tid, thread = (0, "merged thread") if merge_threads else (int(row["tid"]), row["thread_name"])
-            allocator = AllocatorType.__members__.get(row["allocator"], AllocatorType.MALLOC)
-            key = (tid, allocator, stack)
-            kinds = row.get("frame_kinds") or ""
-            record = merged.setdefault(key, AllocationRecord(tid, 0, allocator, 0, thread, stack, kinds))
+            tid, thread = int(row["tid"]), row["thread_name"]
+            allocator = ALLOCATORS.get(row["allocator"], int(AllocatorType.MALLOC))
+            # A merged record names one of its threads, as memray's does.
+            key = (None if merge_threads else tid, allocator, stack)
+            record = merged.get(key)
+            if record is None:
+                trace = self._stacks.trace(stack, row.get("frame_kinds") or "")
+                record = merged[key] = AllocationRecord(tid, 0, 0, allocator, 0, thread, trace)
             record.size += int(row["size"])
             record.n_allocations += int(row["num_allocations"])
         return iter(merged.values())
-
-
-def _rows(table: str) -> Iterator[dict[str, str]]:
-    """Return the rows of a table of comma-separated values, by column name."""
-    names: list[str] = []
-    row: list[str] = []
-    for match in FIELD.finditer(table):
-        quoted, plain, end = match.groups()
-        row.append(plain if quoted is None else quoted.replace('""', '"'))
-        if end == ",":
-            continue
-        if not names:
-            names = row
-        elif len(row) == len(names):
-            yield dict(zip(names, row, strict=True))
-        row = []
-
-
-def _frame(text: str) -> Frame:
-    function, _, rest = text.partition(";")
-    file, _, line = rest.rpartition(";")
-    return function, file, int(line or 0)
-
-
-def _output(*words: str) -> str:
-    """Return the output of the heaptide command; its message becomes memray's exception for a bad file."""
-    done = command_process.run(*words)
-    if done.returncode != 0:
-        raise OSError((done.stderr.splitlines() or ["the capture cannot be read"])[-1])
-    return done.stdout

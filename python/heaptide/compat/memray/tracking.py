@@ -1,60 +1,31 @@
-"""memray's `Tracker` and its destinations."""
+"""memray's `Tracker`."""
 
 from __future__ import annotations
 
-import enum
+import gc
 import importlib
 import importlib.util
 import os
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from heaptide import _native
 from heaptide.compat import may_raise
-from heaptide.messages import reason, say, say_once
+from heaptide.compat.memray.destinations import Destination, FileDestination, SocketDestination
+from heaptide.compat.memray.records import FileFormat
+from heaptide.messages import reason, say
 from heaptide.recording import capture_files, tracker
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from heaptide.compat.memray.live_sockets import LiveServer
+    from heaptide.compat.memray.reader import FileReader
+
 KEEP_EARLIER = 5
-
-
-class FileFormat(enum.IntEnum):
-    """What is written: every event, or sums in a file that stays small."""
-
-    ALL_ALLOCATIONS = 0
-    AGGREGATED_ALLOCATIONS = 1
-
-
-class Destination:
-    """Where a recording goes."""
-
-
-class FileDestination(Destination):
-    """A file. `compress_on_exit` and `buffered` are ignored: Heaptide always compresses and buffers."""
-
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        overwrite: bool = False,
-        compress_on_exit: bool = True,
-        buffered: bool = False,
-    ) -> None:
-        self.path = path
-        self.overwrite = overwrite
-        self.compress_on_exit = compress_on_exit
-        self.buffered = buffered
-
-
-class SocketDestination(Destination):
-    """Not supported: use the control API, or read the capture while it grows."""
-
-    def __init__(self, server_port: int, address: str = "127.0.0.1") -> None:
-        _refuse(
-            "heaptide does not record into a socket: record into a file, which can be read while it grows, "
-            "or use the control API with HEAPTIDE_CONTROL"
-        )
+# More functions than this are not named in a capture: its header is bounded.
+MAX_OUTER_FUNCTIONS = 1000
 
 
 class Tracker:
@@ -74,73 +45,127 @@ class Tracker:
     ) -> None:
         if (file_name is None) == (destination is None):
             raise TypeError("Exactly one of 'file_name' or 'destination' argument must be specified")
-        if track_object_lifetimes:
-            _refuse("heaptide does not follow the lifetimes of objects in a Tracker")
-        if destination is None:
-            self._keeps_earlier = True
-            self._overwrite = False
+        is_aggregated = FileFormat(file_format) is FileFormat.AGGREGATED_ALLOCATIONS
+        self._keeps_earlier = destination is None
+        self._overwrite = False
+        self._server: LiveServer | None = None
+        if isinstance(destination, SocketDestination):
+            if follow_fork:
+                raise RuntimeError("follow_fork requires an output file")
+            if is_aggregated:
+                raise RuntimeError("AGGREGATED_ALLOCATIONS requires an output file")
+            path = self._serve(destination, native_traces)
+        elif isinstance(destination, FileDestination):
+            self._overwrite = destination.overwrite
+            path = os.fspath(destination.path)
+            if not self._overwrite and os.path.lexists(path) and path != os.devnull:
+                self._fail(FileExistsError(17, "File exists", path))
+        elif destination is None:
             path = os.fspath(file_name or "")
         else:
-            self._keeps_earlier = False
-            if isinstance(destination, SocketDestination):  # already reported
-                self._overwrite = False
-                path = os.devnull
-            elif isinstance(destination, FileDestination):
-                self._overwrite = destination.overwrite
-                path = os.fspath(destination.path)
-            else:
-                raise TypeError("destination must be a FileDestination")
+            raise TypeError("destination must be a SocketDestination or FileDestination")
         self._path = _absolute(path)
+        self._objects: tuple[Any, ...] | None = None
+        self._tracks_objects = track_object_lifetimes
         self._options = tracker.RecordingOptions.checked(
-            objects=trace_python_allocators,
+            # The survivors are found by the addresses of all live blocks.
+            objects=trace_python_allocators or track_object_lifetimes,
             native=native_traces,
-            aggregate=FileFormat(file_format) is FileFormat.AGGREGATED_ALLOCATIONS,
+            aggregate=is_aggregated and not track_object_lifetimes,
             follow_fork=follow_fork,
             interval_ms=memory_interval_ms,
         )
         self._is_used = False
         self._is_recording = False
 
+    def _serve(self, destination: SocketDestination, native_traces: bool) -> str:
+        """Wait for a reader. Returns the path of the capture, or the null device if the port cannot be used."""
+        from heaptide.compat.memray.live_sockets import LiveServer
+
+        try:
+            self._server = LiveServer(destination, native_traces)
+        except (OSError, ValueError, OverflowError) as error:
+            if may_raise():
+                raise
+            say(f"{reason(error)}; the program continues without this recording")
+            return os.devnull
+        return self._server.path
+
+    def _fail(self, error: Exception) -> None:
+        """Raise an exception as memray does, unless the program was not written for Heaptide: then it continues."""
+        if may_raise():
+            raise error
+
+    @property
+    def reader(self) -> FileReader:
+        """A reader of the capture."""
+        from heaptide.compat.memray.reader import FileReader
+
+        return FileReader(self._path)
+
+    def get_surviving_objects(self) -> tuple[Any, ...]:
+        """Return the objects that were created while the Tracker was active, and were alive when it ended."""
+        if not self._tracks_objects:
+            raise RuntimeError("track_object_lifetimes=True was not provided at Tracker construction")
+        if self._objects is None:
+            raise RuntimeError("Tracking was never started or has not finished yet or failed.")
+        return self._objects
+
     def __enter__(self) -> Self:
         if self._is_used:
-            raise RuntimeError("a Tracker cannot be entered twice: make another one")
+            raise RuntimeError("Attempting to use stale output handle: make another Tracker")
         try:
-            self._begin()
+            self._begin(_outer_functions(sys._getframe(1)))
         except Exception as error:
             if may_raise():
                 raise
             say(f"{reason(error)}; the program continues without this recording")
         self._is_used = True
+        if self._tracks_objects:
+            # An object that reuses a free one of Python's lists would lie in an earlier block: this empties the lists.
+            _native.unrecorded(gc.collect)
         return self
 
-    def _begin(self) -> None:
+    def _begin(self, outer_functions: list[str]) -> None:
         if tracker.active():
             raise RuntimeError("No more than one Tracker instance can be active at the same time")
         if self._path == os.devnull:
             return
         if self._keeps_earlier:
             capture_files.make_room(self._path, KEEP_EARLIER)
-        warning = tracker.start(self._path, self._options, overwrite=self._overwrite)
-        if warning is not None:
-            say_once(f"{warning}; Python stacks are left out of the captures")
+        if self._tracks_objects:
+            importlib.import_module("heaptide.compat.memray.object_tracking")
+        warning = tracker.start(self._path, self._options, overwrite=self._overwrite, outer_functions=outer_functions)
         self._is_recording = True
+        if warning is not None:
+            say(f"{warning}; Python stacks are left out of {self._path}")
 
     def __exit__(
-        self,
-        error_type: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        traceback: TracebackType | None = None,
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._is_recording:
             self._is_recording = False
             tracker.stop()
+            if self._tracks_objects:
+                from heaptide.compat.memray import object_tracking
+
+                self._objects = object_tracking.survivors(self._path)
+        elif self._tracks_objects:
+            self._objects = ()
+        if self._server is not None:
+            self._server.close()
 
 
-def _refuse(what: str) -> None:
-    """Raise NotImplementedError, or report it in a program that was written for memray."""
-    if may_raise():
-        raise NotImplementedError(what)
-    say_once(f"{what}; the program continues")
+def _outer_functions(frame: Any) -> list[str]:
+    """Return the functions that called the one that enters the Tracker, outermost first: stacks begin after them."""
+    functions = []
+    frame = frame.f_back
+    while frame is not None:
+        code = frame.f_code
+        functions.append(f"{code.co_firstlineno}\t{code.co_name}\t{code.co_filename}")
+        frame = frame.f_back
+    functions.reverse()
+    return functions[:MAX_OUTER_FUNCTIONS]
 
 
 def _absolute(path: str) -> str:
@@ -152,6 +177,10 @@ def _absolute(path: str) -> str:
 
 def start_thread_trace(*_: object) -> None:
     """Do nothing: every thread is recorded without a hook of its own."""
+
+
+def greenlet_trace(event: str, args: Any) -> None:
+    """Do nothing: greenlets are recorded without a hook of their own."""
 
 
 def set_log_level(level: int) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-import zlib
 
+from heaptide.recording import runs
 from heaptide.recording.program import program_name
 
 # PF_FORKNOEXEC in the flags of /proc/PID/stat, which every user may read.
 _FORKED_WITHOUT_EXEC = 0x40
 _STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
+
+# The process that found it, because a forked child must search again, and the result of root().
+_root: tuple[int, tuple[int, str]] | None = None
 
 
 def runtime_folder() -> str:
@@ -32,26 +35,24 @@ def private_folders() -> list[str]:
 
 def group_folder() -> str:
     """Return the folder for the sockets of this program's processes."""
-    name = os.environ.get("HEAPTIDE_GROUP") or "-".join(map(str, _root())).rstrip("-")
-    return os.path.join(runtime_folder(), "".join(c if c.isalnum() or c in "-_." else "_" for c in name).strip("."))
+    return os.path.join(runtime_folder(), runs.socket_folder_name(runs.name()))
 
 
 class ProcessGroup:
     """Name and key that all processes of a program share, also after the program is restarted."""
 
-    def __init__(self, name: str, key: str) -> None:
+    def __init__(self, name: str, key: str, command: list[str]) -> None:
         # The script or module of the process that started the others.
         self.name = name
         # Distinguishes programs that have the same name but run in different folders or with different arguments.
         self.key = key
+        # The command line of that process.
+        self.command = command
 
     @classmethod
     def of_this_process(cls) -> ProcessGroup:
         """Return the group of this process, identified by the first process's command and working directory."""
-        group = os.environ.get("HEAPTIDE_GROUP")
-        if group:
-            return cls(program_name(), f"{zlib.crc32(os.fsencode(group)):08x}")
-        pid = _root()[0]
+        pid = root()[0]
         command = list(sys.orig_argv)
         folder = ""
         try:
@@ -61,12 +62,23 @@ class ProcessGroup:
                     command = file.read().split("\0")[:-1]
         except OSError:
             pass  # the first process has just exited
-        words = "\0".join([folder, *command])
-        return cls(program_name(command), f"{zlib.crc32(words.encode(errors='replace')):08x}")
+        # A name that the user chose identifies the program also where its processes run different scripts.
+        words = runs.chosen() if runs.is_named_by_user() else "\0".join([folder, *command])
+        return cls(program_name(command), f"{runs.checksum(words.encode(errors='replace')):08x}", command)
 
 
-def _root() -> tuple[int, str]:
-    """Return the process that started the workers, and its start time, because process IDs are reused."""
+def root() -> tuple[int, str]:
+    """Return the process that started the workers, and its start time, because process IDs are reused.
+
+    It is found once per process: a worker stays part of its program if the first process ends.
+    """
+    global _root
+    if _root is None or _root[0] != os.getpid():
+        _root = (os.getpid(), _find_root())
+    return _root[1]
+
+
+def _find_root() -> tuple[int, str]:
     pid = os.getpid()
     fields = _fields(pid)
     while fields is not None:

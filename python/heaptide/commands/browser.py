@@ -1,0 +1,40 @@
+"""Opens a page in the user's browser."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide.messages import say
+
+
+def open_page(path: str) -> None:
+    """Open a page, or print its path if there is no graphical browser: pages need one."""
+    import pathlib
+    import webbrowser
+
+    has_screen = any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+    try:
+        browser = webbrowser.get() if has_screen else None
+    except webbrowser.Error:
+        browser = None
+    if browser is None:
+        say(f"there is no browser here: open {path} in one")
+        return
+    # A browser may stay in the background for hours. It must not hold the output that somebody reads to its end.
+    sys.stdout.flush()
+    kept = os.dup(1), os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    try:
+        is_opened = browser.open(pathlib.Path(path).absolute().as_uri())
+    except (OSError, webbrowser.Error):
+        is_opened = False
+    finally:
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.close(nowhere)
+    if not is_opened:
+        say(f"no browser could be started: open {path} in one")

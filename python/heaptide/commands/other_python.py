@@ -1,0 +1,63 @@
+"""``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
+
+A Heaptide that `uv tool` or `pipx` installed has its own environment without the packages of the project. There the
+active virtual environment decides: ``VIRTUAL_ENV``. The other interpreter imports Heaptide from this folder, and
+nothing else of this environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide.messages import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Loads the package without adding its neighbours to the import path.
+_CODE = (
+    "import sys; from importlib import util; folder = sys.argv.pop(1); "
+    "spec = util.spec_from_file_location('heaptide', folder + '/__init__.py', submodule_search_locations=[folder]); "
+    "sys.modules['heaptide'] = module = util.module_from_spec(spec); spec.loader.exec_module(module); "
+    "from heaptide.commands import other_python; other_python.is_chosen = True; "
+    "from heaptide.__main__ import main; sys.exit(main())"
+)
+# Files by which `uv tool` and `pipx` mark the environments that they make.
+_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
+
+# Whether this is the interpreter that was chosen.
+is_chosen = False
+
+
+def wanted(named: str | None) -> str:
+    """Return the path of the interpreter that must run the program; empty if it is this one."""
+    if is_chosen:
+        return ""
+    if named is not None:
+        return named if os.sep in named else _on_path(named)
+    active = os.environ.get("VIRTUAL_ENV", "")
+    is_tool = any(os.path.exists(os.path.join(sys.prefix, mark)) for mark in _MARKS)
+    if not active or not is_tool or os.path.realpath(active) == os.path.realpath(sys.prefix):
+        return ""
+    python = os.path.join(active, "bin", "python")
+    return python if os.path.exists(python) else ""
+
+
+def start(python: str) -> NoReturn:
+    """Replace this process by the same command in another interpreter. Raises OSError if that cannot be started."""
+    python = os.path.abspath(python)
+    os.execv(python, [python, "-c", _CODE, _PACKAGE, *sys.argv[1:]])
+
+
+def announce(python: str) -> None:
+    """Say which interpreter was chosen without being named."""
+    say(f"running with {python}, because VIRTUAL_ENV names its environment")
+
+
+def _on_path(name: str) -> str:
+    import shutil
+
+    return shutil.which(name) or name

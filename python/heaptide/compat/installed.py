@@ -1,0 +1,24 @@
+"""Runs the commands that ``heaptide compat install`` writes: ``memray`` and ``mprof``."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+from heaptide.compat.substitution import substitute
+
+# The profiler whose front end must also replace the module in the program that the command runs.
+MODULES = {"memray": "memray", "mprof": "memory_profiler"}
+
+
+def main(name: str) -> int:
+    """Run the front end with this name, as ``python -m`` would. Programs that it runs get Heaptide's modules too."""
+    module = MODULES[name]
+    chosen = [word for word in os.environ.get("HEAPTIDE_COMPAT", "").split(",") if word]
+    if module not in chosen:
+        os.environ["HEAPTIDE_COMPAT"] = ",".join([*chosen, module])
+        substitute([module])
+    sys.argv[0] = name
+    runpy.run_module(f"heaptide.compat.{name}", run_name="__main__", alter_sys=True)
+    return 0

@@ -1,0 +1,7 @@
+"""``python -m memory_profiler``."""
+
+import sys
+
+from .program import main
+
+sys.exit(main())

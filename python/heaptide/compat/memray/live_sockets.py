@@ -1,0 +1,206 @@
+"""memray's `SocketDestination` and `SocketReader`, on this machine only.
+
+The server sends one line: where the capture is, which grows while the program runs. The reader opens that file, so the
+permissions of the file decide who may read it. The server also drops connections of other users than its own and root.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from heaptide.compat.memray.capture_data import StackNumbers, output, rows
+from heaptide.compat.memray.destinations import SocketDestination
+from heaptide.compat.memray.records import ALLOCATORS, AllocationRecord, AllocatorType
+
+if TYPE_CHECKING:
+    import socket
+
+    from typing_extensions import Self
+
+GREETING = "heaptide-capture"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# How long a reader waits for the greeting of a server, in seconds.
+TIMEOUT = 10.0
+# The longest greeting, in bytes.
+MAX_GREETING = 65536
+
+
+class LiveServer:
+    """Waits for a reader, tells it where the capture is, and keeps the connection open until the recording ends."""
+
+    def __init__(
+        self, destination: SocketDestination, native_traces: bool, on_listening: Callable[[], None] = lambda: None
+    ) -> None:
+        if destination.address not in LOOPBACK:
+            raise ValueError(f"Heaptide serves live data only on this machine, not on {destination.address}")
+        # Imported here: most programs that import memray never use a socket.
+        import socket
+        import tempfile
+
+        self._folder = tempfile.mkdtemp(prefix="heaptide-live-")
+        self.path = os.path.join(self._folder, "live.tide")
+        greeting = {
+            "format": GREETING,
+            "path": self.path,
+            "pid": os.getpid(),
+            "command_line": " ".join(sys.argv),
+            "has_native_traces": native_traces,
+        }
+        try:
+            with socket.create_server(("127.0.0.1", destination.server_port)) as server:
+                on_listening()
+                self._connection = self._accept(server)
+            self._connection.sendall(json.dumps(greeting).encode() + b"\n")
+        except BaseException:
+            os.rmdir(self._folder)
+            raise
+
+    def _accept(self, server: socket.socket) -> socket.socket:
+        while True:
+            connection, address = server.accept()
+            if _user_of(address, connection.getsockname()) in (os.getuid(), 0):
+                return connection
+            connection.close()
+
+    def close(self) -> None:
+        """End the connection. The reader has the file open, so that its name can go."""
+        self._connection.close()
+        for name in (self.path, self._folder):
+            try:
+                os.unlink(name) if name == self.path else os.rmdir(name)
+            except OSError:  # the recording did not start
+                pass
+
+
+def _user_of(client: Any, server: Any) -> int | None:
+    """Return the user of the other end of a connection on this machine, from the kernel's table of connections."""
+    import socket
+
+    def text(address: Any) -> str:
+        return socket.inet_aton(address[0])[::-1].hex().upper() + f":{address[1]:04X}"
+
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in table:
+            fields = line.split()
+            if fields[1:3] == [text(client), text(server)]:
+                return int(fields[7])
+    return None
+
+
+class SocketReader:
+    """Reads the live heap of a Tracker with a `SocketDestination`, or of ``memray run --live-remote``."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._file = -1
+        self._greeting: dict[str, Any] = {}
+        self._stacks = StackNumbers()
+
+    def __enter__(self) -> Self:
+        if self._socket is not None:
+            raise ValueError("Can't enter a SocketReader that has already been entered")
+        import socket
+
+        connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
+        try:
+            self._greeting = greeting_of(connection)
+            self._file = open_when_it_exists(self._greeting["path"], connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._socket = connection
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            os.close(self._file)
+        self._socket = None
+
+    @property
+    def command_line(self) -> str | None:
+        """The command line of the program."""
+        return self._greeting.get("command_line")
+
+    @property
+    def pid(self) -> int | None:
+        """The ID of the program's process."""
+        return self._greeting.get("pid")
+
+    @property
+    def has_native_traces(self) -> bool:
+        """Whether native functions are recorded."""
+        return bool(self._greeting.get("has_native_traces"))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the recording continues."""
+        return self._socket is not None and not _has_ended(self._socket)
+
+    def get_current_snapshot(self, *, merge_threads: bool) -> Iterator[AllocationRecord]:
+        """Return the records of memory that is allocated now."""
+        if self._socket is None:
+            raise RuntimeError("The reader is not connected: use it in a with statement")
+        merged: dict[Any, AllocationRecord] = {}
+        path = f"/proc/{os.getpid()}/fd/{self._file}"
+        for row in rows(output("transform", "csv", "-o", "-", "--leaks", "--", path)):
+            tid, thread = int(row["tid"]), row["thread_name"]
+            allocator = ALLOCATORS.get(row["allocator"], int(AllocatorType.MALLOC))
+            key = (None if merge_threads else tid, allocator, row["stack_trace"])
+            if key not in merged:
+                trace = self._stacks.trace(row["stack_trace"], row.get("frame_kinds") or "")
+                merged[key] = AllocationRecord(tid, 0, 0, allocator, 0, thread, trace)
+            merged[key].size += int(row["size"])
+            merged[key].n_allocations += int(row["num_allocations"])
+        return iter(merged.values())
+
+
+def greeting_of(connection: socket.socket) -> dict[str, Any]:
+    """Receive the greeting of a server; OSError if it is not a Tracker."""
+    connection.settimeout(TIMEOUT)
+    text = b""
+    while not text.endswith(b"\n") and len(text) < MAX_GREETING:
+        part = connection.recv(4096)
+        if not part:
+            break
+        text += part
+    try:
+        greeting = json.loads(text)
+        if greeting["format"] == GREETING:
+            return dict(greeting)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise OSError("the port does not belong to a Tracker")
+
+
+def open_when_it_exists(path: str, connection: socket.socket) -> int:
+    """Open the capture, which appears as soon as the Tracker is entered."""
+    import time
+
+    while True:
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if _has_ended(connection):
+                raise
+            time.sleep(0.01)
+
+
+def _has_ended(connection: socket.socket) -> bool:
+    import socket
+
+    connection.setblocking(False)
+    try:
+        return connection.recv(1, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -1,0 +1,3 @@
+"""The memray release whose behaviour this package offers."""
+
+__version__ = "1.20.0"

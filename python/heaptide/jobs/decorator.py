@@ -1,0 +1,109 @@
+"""Decorates functions whose calls are jobs: plain, async, generator and async generator functions.
+
+A generator's job is current only while its body runs, not while its consumer does.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+    from typing import TypeVar
+
+    from heaptide.jobs.job import Job
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+# The wrappers refer only to the job and the function, so that libraries that pickle functions by value can copy them.
+
+
+def decorate(job: Job, function: F) -> F:
+    """Return a function of the same kind, name and signature, each call of which is a job like `job`."""
+    if inspect.isasyncgenfunction(function):
+        return cast("F", _async_generator(job, function))
+    if inspect.isgeneratorfunction(function):
+        return cast("F", _generator(job, function))
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def call_async(*args: Any, **kwargs: Any) -> Any:
+            with job.another():
+                return await function(*args, **kwargs)
+
+        return cast("F", call_async)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with job.another():
+            return function(*args, **kwargs)
+
+    return cast("F", call)
+
+
+def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        this = job.another().begin_apart()
+        error: BaseException | None = None
+        try:
+            steps = this.run(function, *args, **kwargs)
+            step, value = steps.send, None
+            while True:
+                try:
+                    produced = this.run(step, value)
+                except StopIteration as stop:
+                    return stop.value
+                try:
+                    value = yield produced
+                    step = steps.send
+                except GeneratorExit:
+                    this.run(steps.close)
+                    raise
+                except BaseException as thrown:
+                    step, value = steps.throw, thrown
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            this.end(None, error)
+
+    return call_generator
+
+
+def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        this = job.another().begin_apart()
+        error: BaseException | None = None
+        try:
+            steps = this.run(function, *args, **kwargs)
+            step, value = steps.asend, None
+            while True:
+                try:
+                    with this.entered():
+                        produced = await step(value)
+                except StopAsyncIteration:
+                    return
+                try:
+                    value = yield produced
+                    step = steps.asend
+                except GeneratorExit:
+                    with this.entered():
+                        await steps.aclose()
+                    raise
+                except BaseException as thrown:
+                    step, value = steps.athrow, thrown
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            this.end(None, error)
+
+    return call_async_generator

@@ -1,0 +1,108 @@
+"""``heaptide.job``: marks one unit of work as a context manager, a decorator, or by calls of begin and end."""
+
+from __future__ import annotations
+
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from heaptide import _native
+from heaptide.containment import report_failure
+from heaptide.jobs import marks, records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+OUTCOMES = ("ok", "failed", "skipped", "deferred", "retried", "killed", "running")
+
+
+class Job(_native.JobBase):
+    """One unit of work: a task, a request, a step of a pipeline.
+
+    name             the kind of work, such as the name of a task; reports group by it
+    key              distinguishes jobs of the same name, such as a date or an order number
+    labels           more facts, as text
+    number           unique in this process, from 1; 0 before the job begins
+    outcome          ok, failed, skipped, deferred, retried or killed; running until the job has ended
+    error            name of the exception's type, or None
+    started          seconds since 1970, or None before the job begins
+    seconds          duration once it has ended
+    resident_before  resident size of the process in bytes; known if the process is recorded, or if job records are
+    resident_after   written
+    resident_peak
+    capture          path of the capture that has the job's allocations, or None
+
+    While the process is recorded, allocations belong to the job that is current in their thread, greenlet or task.
+    Threads, tasks and work for thread pools that a job starts belong to it until it ends. A job inside another one
+    has its own memory, which does not count for the outer one.
+    """
+
+    # The base class has these attributes, begins and ends the job, and calls the private methods below.
+
+    @property
+    def id(self) -> str:
+        """A text that no other job has: run, host, process, its start, and the number of the job."""
+        from heaptide.jobs import identity
+
+        return f"{identity.of_process()}/{self.number}"
+
+    @staticmethod
+    def _prepare() -> None:
+        marks.prepare(records.is_wanted)
+
+    def _record(self, event: str) -> None:
+        """Write a job record: `event` is begin or end."""
+        resident = _native.resident_bytes()
+        if event == "begin":
+            self.resident_before = resident
+            self.thread = self.thread or marks.native_id(get_ident())
+        else:
+            self.resident_after = resident
+        # The work of writing a record is not the program's memory.
+        _native.unrecorded(getattr(records, event), self)
+
+    _native_id = staticmethod(marks.native_id)
+    _report_failure = staticmethod(report_failure)
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: each call is a job. Works for plain, async and generator functions."""
+        from heaptide.jobs.decorator import decorate
+
+        return decorate(self, function)
+
+    def another(self) -> Job:
+        """Return a new job with the same name, key and labels."""
+        return Job(self.name, self.key, **self.labels)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy in another process describes the job, but cannot end it."""
+        shown = {name: getattr(self, name) for name in _COPIED}
+        return _restored, (self.name, self.key, self.labels, shown)
+
+    def __repr__(self) -> str:
+        key = "" if self.key is None else f"[{self.key}]"
+        state = self.outcome if self.number else "not begun"
+        return f"<heaptide.job {self.name}{key}: {state}>"
+
+
+_COPIED = ("number", "outcome", "error", "started", "seconds", "capture", "thread") + tuple(
+    f"resident_{moment}" for moment in ("before", "after", "peak")
+)
+
+
+def _restored(name: str, key: str | None, labels: dict[str, str], shown: dict[str, Any]) -> Job:
+    job = Job(name, key, **labels)
+    for attribute, value in shown.items():
+        setattr(job, attribute, value)
+    return job
+
+
+# ``with heaptide.job("import", key=day):``, or ``@heaptide.job("import")``. The class itself, to save a call.
+job = Job
+
+
+def current() -> Job | None:
+    """Return the job that runs in this thread, greenlet or task."""
+    number = marks.number_here()
+    return marks.running.get(number) if number else None

@@ -1,0 +1,86 @@
+"""The current job: a context variable that the hooks of a recording read from memory.
+
+The value of the variable is the job's *token*, eight bytes that name the job to the hooks. When the job ends, the
+native module sets them to zero: whatever still runs in a copy of the context then belongs to no job.
+
+The variable differs from that of :class:`heaptide.leaks.JobTracer`, so that both can nest in any order.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from heaptide import _native, redaction
+from heaptide.containment import contained
+from heaptide.leaks import accounts, inheritance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from heaptide.jobs.job import Job
+
+# The token of the job that runs in this context.
+token_here: contextvars.ContextVar[bytes] = contextvars.ContextVar("heaptide_job_token")
+
+_lock = threading.Lock()
+# Patterns and secrets that must not be stored.
+_hidden: tuple[list[str], list[str]] = ([], [])
+# Running jobs by number.
+running: dict[int, Job] = {}
+_is_prepared = False
+
+
+def prepare(wants_records: Callable[[], bool]) -> None:
+    """Prepare the process for its first job, and include modules that start threads and were imported since."""
+    global _is_prepared
+    with _lock:
+        if not _is_prepared:
+            _is_prepared = True
+            _prepare(wants_records)
+            wants_records()  # reads the settings, which must not count as memory of the program
+        inheritance.update()
+        _native.note_searched_modules(len(sys.modules))
+
+
+@contained
+def _prepare(wants_records: Callable[[], bool]) -> None:
+    global _hidden
+    accounts.learn_contexts()
+    _hidden = (redaction.patterns(), redaction.secrets())
+    _native.prepare_job_marks(
+        token_here,
+        bytes(8),
+        running=running,
+        modules=sys.modules,
+        are_contexts_read=accounts.are_contexts_read(),
+        redacted=redacted if any(_hidden) else None,
+        wants_records=wants_records,
+    )
+    inheritance.begin(token_here)
+
+
+def number_here() -> int:
+    """Return the number of the job that runs here; 0 if there is none."""
+    token = token_here.get(None)
+    return 0 if token is None else int.from_bytes(token[:4], "little")
+
+
+def redacted(key: str | None, labels: list[tuple[str, str]]) -> tuple[str | None, list[tuple[str, str]]]:
+    """Return key and labels without what the setting `redact` hides. It is read when the first job begins."""
+    patterns, secrets = _hidden
+
+    def shown(word: str) -> str:
+        return _native.redact_command([word.encode("utf-8", "replace").decode()], patterns, secrets)[0]
+
+    if key is not None:
+        key = shown(f"key={key}").partition("=")[2]
+    return key, [(name, shown(f"{name}={value}").partition("=")[2]) for name, value in labels]
+
+
+def native_id(thread: int) -> int:
+    """Return the operating system's number of a thread; 0 if it is unknown. Makes no system call."""
+    known = getattr(threading, "_active", {}).get(thread)
+    return getattr(known, "native_id", None) or 0

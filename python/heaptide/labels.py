@@ -1,0 +1,127 @@
+"""Labels of this process: role, component, queue, rank, service, version, or any that the user sets.
+
+They come from the platform, from ``HEAPTIDE_LABELS`` and from :func:`label`; the last of these counts. Captures and
+heap snapshots have those known at their start in the header; later ones follow as records. They are process-wide: the
+work that a process does at a time is a job.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# Longer keys and values are cut, and further labels are ignored: every capture of the process has all of them.
+MAX_BYTES = 200
+MAX_LABELS = 32
+
+_set_by_program: dict[str, str] = {}
+# How often the program has set labels.
+n_changes = 0
+# The labels that the platform knows, and the process that asked for them: a forked child may have another role.
+_of_platform: tuple[int, dict[str, str]] | None = None
+
+
+def label(**labels: object) -> None:
+    """Set labels of this process, such as ``heaptide.label(queue="mail")``. None removes one that was set so."""
+    global n_changes
+    changed: dict[str, str] = {}
+    for key, value in labels.items():
+        if value is None:
+            if _set_by_program.pop(key, None) is not None:
+                changed[key] = ""
+        else:
+            changed[key] = _set_by_program[key] = _cut(str(value))
+    n_changes += 1
+    native = sys.modules.get("heaptide._native")
+    if native is not None and changed:
+        known = current()
+        native.set_labels(list(known.items()), [(key, known.get(key, "")) for key in changed])
+
+
+def current() -> dict[str, str]:
+    """Return the labels of this process. Never raises."""
+    known = {**_platform_labels(), **_labels_as_set(), **_set_by_program}
+    shown = {_cut(key): _cut(value) for key, value in known.items() if value}
+    return _without_secrets(dict(list(shown.items())[:MAX_LABELS]))
+
+
+def facts() -> list[tuple[str, str]]:
+    """Return the run and the labels as the headers of captures and heap snapshots store them."""
+    from heaptide import _native
+    from heaptide.recording import runs
+
+    labels = list(current().items())
+    _native.set_labels(labels, [])
+    return [("run", runs.name()), *((f"label.{key}", value) for key, value in labels)]
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the labels in a text such as ``service=shop,version=1.4``; an invalid one raises ValueError."""
+    labels = {}
+    for word in text.split(","):
+        key, equals, value = word.partition("=")
+        if word.strip():
+            if not equals or not key.strip():
+                raise ValueError("labels are key=value, separated by commas")
+            labels[key.strip()] = value.strip()
+    return labels
+
+
+def _labels_as_set() -> dict[str, str]:
+    from heaptide import redaction
+
+    chosen = redaction.load_settings()
+    return chosen.labels if chosen is not None and chosen.labels else {}
+
+
+def _platform_labels() -> dict[str, str]:
+    global _of_platform
+    if _of_platform is None or _of_platform[0] != os.getpid():
+        found: dict[str, str] = {}
+        try:
+            found = _labels_of_this_process()
+        except Exception as error:
+            from heaptide.messages import reason, say_once
+
+            say_once(f"{reason(error)}; labels of the platform are missing")
+        _of_platform = (os.getpid(), found)
+    return _of_platform[1]
+
+
+def _labels_of_this_process() -> dict[str, str]:
+    from heaptide import _native
+
+    found = {}
+    # The command of a process that multiprocessing started names no program; that of its first process does.
+    if _may_be_of_a_platform(sys.orig_argv) or any("multiprocessing" in word for word in sys.orig_argv):
+        from heaptide import platforms
+        from heaptide.recording import process_group, program
+
+        words = program.command_words(process_group.ProcessGroup.of_this_process().command)
+        found = platforms.labels_of(words, is_child=process_group.root()[0] != os.getpid())
+    rank = _native.rank()
+    return found if rank is None else {**found, "rank": str(rank)}
+
+
+def _may_be_of_a_platform(words: list[str]) -> bool:
+    """Return whether a word contains the name of a platform: most do not, and importing `platforms` takes time."""
+    program = " ".join(words).lower()
+    files = os.listdir(os.path.join(os.path.dirname(__file__), "platforms"))
+    return any(name.partition(".")[0] in program for name in files)
+
+
+def _without_secrets(labels: dict[str, str]) -> dict[str, str]:
+    if not labels:
+        return labels
+    from heaptide import redaction
+
+    words = [f"{key}={value}" for key, value in labels.items()]
+    shown = redaction.command(words)
+    return {
+        key: value if new == old else "***" for (key, value), old, new in zip(labels.items(), words, shown, strict=True)
+    }
+
+
+def _cut(text: str) -> str:
+    plain = " ".join(text.split())
+    return plain.encode("utf-8", "replace")[:MAX_BYTES].decode(errors="ignore")

@@ -1,0 +1,41 @@
+"""Finds environment variables whose names resemble a variable of Heaptide: `HEAPTIDE_OBJECT` for `HEAPTIDE_OBJECTS`.
+
+Other unknown names that begin with `HEAPTIDE` are the user's own.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+PREFIX = "HEAPTIDE"
+# From this length on, two letters may differ.
+_LONG = 8
+
+
+def misspelt(names: Iterable[str], known: Collection[str]) -> list[tuple[str, str]]:
+    """Return each name that is a misspelt one of `known`, with the name that was probably meant."""
+    found = []
+    for name in names:
+        if not name.startswith(PREFIX) or name in known:
+            continue
+        ranked = sorted((distance(name.upper(), other), other) for other in known if other.startswith(PREFIX))
+        n_differing, meant = ranked[0] if ranked else (1 << 30, "")
+        if n_differing <= (2 if len(meant) - len(PREFIX) > _LONG else 1):
+            found.append((name, meant))
+    return found
+
+
+def distance(one: str, other: str) -> int:
+    """Return how many letters must be inserted, removed, replaced or swapped with their neighbour."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for at, letter in enumerate(one, 1):
+        before, last, row = row, before, [at]
+        for column, wanted in enumerate(other, 1):
+            cost = min(before[column] + 1, row[-1] + 1, before[column - 1] + (letter != wanted))
+            if at > 1 and column > 1 and letter == other[column - 2] and one[at - 2] == wanted:
+                cost = min(cost, last[column - 2] + 1)
+            row.append(cost)
+    return row[-1]

@@ -1,0 +1,142 @@
+"""Captures of task instances: their names, how many are kept, and their upload.
+
+The capture of a task instance is ``heaptide/tasks/<dag>/<task>/<run>[.map<index>].try<number>.tide``. A task that is
+deferred or rescheduled runs in several processes under one try; the later ones have ``-2``, ``-3`` before the ending.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from heaptide import _native, private_files
+from heaptide.platforms.airflow import results
+from heaptide.platforms.airflow.profiling import Profiling
+from heaptide.recording import capture_files, tracker
+
+ENDING = ".tide"
+# The size of all captures together is checked at most once in this time.
+SWEEP_SECONDS = 60
+
+
+def folder_of(dag_id: str, folder: str) -> str:
+    """Return the folder with the results of a DAG, within the folder of all results."""
+    return os.path.join(folder, "tasks", capture_files.safe(dag_id))
+
+
+def writable_folder(chosen: Profiling) -> str:
+    """Return the folder for results, or one in the temporary folder for a task of a user who may not write there."""
+    try:
+        results.make_folder(chosen.folder)
+        if os.access(chosen.folder, os.W_OK | os.X_OK):
+            return chosen.folder
+    except OSError:
+        pass
+    own = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"heaptide-{os.geteuid()}")
+    _native.private_folder(own)
+    return os.path.join(own, "airflow")
+
+
+def name_for(key: dict[str, Any], folder: str) -> str:
+    """Return an unused path for the capture of a task instance."""
+    folder = os.path.join(folder_of(key["dag_id"], folder), capture_files.safe(key["task_id"]))
+    mapped = f".map{key['map_index']}" if int(key["map_index"]) >= 0 else ""
+    stem = os.path.join(folder, capture_files.safe(f"{key['run_id']}{mapped}.try{key['try_number']}"))
+    path, number = stem + ENDING, 1
+    while os.path.lexists(path):
+        number += 1
+        path = f"{stem}-{number}{ENDING}"
+    return path
+
+
+def drop_inherited() -> None:
+    """End a recording that this forked process inherited, and remove its file: the process gets one of its own."""
+    ended = tracker.stop() if tracker.active() else None
+    if ended is not None:
+        _remove(ended[0])
+
+
+def retain(capture: str, chosen: Profiling, folder: str) -> None:
+    """Remove the oldest captures of this task, and now and then those of all tasks and parses beyond age and size."""
+    families: dict[str, list[str]] = {}
+    for path in _by_age(os.path.dirname(capture)):
+        # Interpreters that a task started have captures whose names continue that of the task.
+        families.setdefault(path.partition(ENDING)[0], []).append(path)
+    for family in list(families.values())[max(chosen.keep, 1) :]:
+        for old in family:
+            _remove(old)
+    sweep(chosen, folder)
+
+
+def sweep(chosen: Profiling, results_folder: str) -> None:
+    """Apply age and size to everything that tasks and parses left in a folder, at most once in `SWEEP_SECONDS`."""
+    stamp = os.path.join(results_folder, ".swept")
+    try:
+        if time.time() - os.stat(stamp).st_mtime < SWEEP_SECONDS:
+            return
+    except OSError:
+        pass
+    with open(stamp, "w", encoding="ascii", opener=private_files.opener):
+        pass
+    oldest = time.time() - chosen.keep_days * 86_400
+    found: list[tuple[float, int, str]] = []
+    for part in ("tasks", "parses"):
+        for folder, _, names in os.walk(os.path.join(results_folder, part)):
+            for name in names:
+                path = os.path.join(folder, name)
+                try:
+                    status = os.stat(path, follow_symlinks=False)
+                except OSError:
+                    continue
+                if status.st_mtime < oldest:
+                    _remove(path)
+                elif not name.endswith(".jsonl"):
+                    found.append((status.st_mtime, status.st_blocks * 512, path))
+    total = 0
+    for _, size, path in sorted(found, reverse=True):
+        total += size
+        if total > chosen.keep_bytes:
+            _remove(path)
+
+
+def _by_age(folder: str) -> list[str]:
+    """Return the captures of a folder, the latest first."""
+    try:
+        names = [name for name in os.listdir(folder) if ENDING in name]
+    except OSError:
+        return []
+    paths = [os.path.join(folder, name) for name in names]
+    return sorted(paths, key=lambda path: (_changed(path), path), reverse=True)
+
+
+def _changed(path: str) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def upload(capture: str) -> str:
+    """Copy a capture to the location of remote logs; return its address there."""
+    from airflow.configuration import conf
+    from airflow.sdk import ObjectStoragePath
+
+    base = conf.get("logging", "remote_base_log_folder", fallback="")
+    if not base:
+        raise ValueError("[logging] remote_base_log_folder is not set, so there is no remote location")
+    connection = conf.get("logging", "remote_log_conn_id", fallback="") or None
+    relative = os.path.join("tasks", *capture.split(os.sep)[-3:])
+    target = ObjectStoragePath(base.rstrip("/"), conn_id=connection) / "heaptide" / relative
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with open(capture, "rb") as source, target.open("wb") as copy:
+        while piece := source.read(1 << 20):
+            copy.write(piece)
+    return str(target)

@@ -1,0 +1,244 @@
+"""Records task instances through Airflow's listener hooks, in the process that runs the task.
+
+`on_starting` begins the recording before the DAG file is imported; `before_stopping` ends it after all callbacks. The
+latter is the only hook that also fires for tasks that are deferred or rescheduled. A killed task calls none: its first
+result line and its capture remain. The hooks for failed tasks also fire in the scheduler, where they do nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+import sys
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from airflow.listeners import hookimpl
+
+from heaptide.containment import contained
+from heaptide.messages import reason
+from heaptide.platforms.airflow import profiling
+
+log = logging.getLogger("heaptide.airflow")
+
+OUTCOMES = {
+    "success": "ok",
+    "failed": "failed",
+    "skipped": "skipped",
+    "deferred": "deferred",
+    "up_for_reschedule": "deferred",
+    "awaiting_input": "deferred",
+    "up_for_retry": "retried",
+}
+# Airflow sets this before a process becomes `sudo`, which runs the task as another user.
+REEXECUTED = "_AIRFLOW__REEXECUTED_PROCESS"
+KEY = ("dag_id", "run_id", "task_id", "map_index", "try_number")
+
+
+class _Recorded:
+    """The task instance that this process records."""
+
+    def __init__(self, key: dict[str, Any], job: Any, capture: str, folder: str) -> None:
+        self.key = key
+        self.job = job
+        self.capture = capture
+        # The folder of all results that this user can write.
+        self.folder = folder
+        self.pid = os.getpid()
+        self.instance: Any = None
+        self.error: str | None = None
+
+
+_recorded: _Recorded | None = None
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def on_starting(component: Any) -> None:
+    """Begin with the process of a task, if Airflow has noted by then which task it is."""
+    if type(component).__name__ != "TaskRunnerMarker":
+        return
+    try:
+        from structlog.contextvars import get_contextvars
+
+        known = get_contextvars()
+        if all(name in known for name in KEY):
+            _begin({name: known[name] for name in KEY})
+    except Exception as error:
+        log.warning("the memory of this task is not recorded: %s", reason(error))
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def on_task_instance_running(previous_state: Any, task_instance: Any) -> None:
+    """Begin now if the start of the process did not say which task it runs."""
+    try:
+        if not hasattr(task_instance, "dag_id"):
+            return
+        if _of_this_process() is None:
+            _begin({name: getattr(task_instance, name) for name in KEY})
+        recorded = _of_this_process()
+        if recorded is not None:
+            recorded.instance = task_instance
+    except Exception as error:
+        log.warning("the memory of this task is not recorded: %s", reason(error))
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any) -> None:
+    """Note the type of the exception."""
+    recorded = _of_this_process()
+    if recorded is not None and error is not None:
+        recorded.error = "str" if isinstance(error, str) else type(error).__name__
+
+
+@hookimpl  # type: ignore[untyped-decorator]
+def before_stopping(component: Any) -> None:
+    """End with the process of a task, whatever became of it."""
+    if type(component).__name__ == "TaskRunnerMarker":
+        _end()
+
+
+def _of_this_process() -> _Recorded | None:
+    return _recorded if _recorded is not None and _recorded.pid == os.getpid() else None
+
+
+def _begin(key: dict[str, Any]) -> None:
+    global _recorded
+    from heaptide import settings
+
+    chosen = profiling.current()
+    chosen.report_problems()
+    # Interpreters that this task starts do not belong to the component that forked it.
+    os.environ.pop(settings.SESSION, None)
+    if _of_this_process() is not None:
+        return
+    if not chosen.selects_task(key["dag_id"], key["task_id"]):
+        if "heaptide._native" in sys.modules:
+            from heaptide.platforms.airflow import captures
+
+            captures.drop_inherited()
+        return
+    from heaptide.platforms.airflow import captures, results
+    from heaptide.recording import session, tracker
+
+    captures.drop_inherited()
+    folder = captures.writable_folder(chosen)
+    path = captures.name_for(key, folder)
+    results.make_folder(os.path.dirname(path))
+    options = tracker.RecordingOptions.checked(**chosen.options(is_task=True))
+    command = ["airflow", "task", f"{key['dag_id']}.{key['task_id']}", str(key["run_id"]), f"try {key['try_number']}"]
+    warning = tracker.start(path, options, command=command, user_folders=profiling.dag_folders())
+    if warning is not None:
+        log.warning("%s; Python stacks are left out of the capture", warning)
+    session.publish(path, sample_bytes=options.sample_bytes, objects=options.objects, interval_ms=options.interval_ms)
+    labels = {name: str(key[name]) for name in KEY}
+    mapped = f"[{key['map_index']}]" if int(key["map_index"]) >= 0 else ""
+    unit = f"{key['run_id']}{mapped} try {key['try_number']}"
+    results_folder = captures.folder_of(key["dag_id"], folder)
+    job = results.begin(f"{key['dag_id']}.{key['task_id']}", unit, labels, path, results_folder)
+    _recorded = _Recorded(key, job, path, folder)
+    # A task whose DAG file cannot be imported ends without any further hook.
+    atexit.register(_end)
+    if os.environ.get(REEXECUTED) != "1":
+        _discard_before_reexecution()
+
+
+def _discard_before_reexecution() -> None:
+    """Discard the recording if this process becomes `sudo` (`run_as_user`): the process of that user records the task.
+
+    Airflow has no hook for that moment, so the function that it calls is replaced.
+    """
+    original = os.execvp
+
+    @functools.wraps(original)
+    def execvp(file: Any, args: Any) -> Any:
+        if os.environ.get(REEXECUTED) == "1":
+            _discard()
+        return original(file, args)
+
+    os.execvp = execvp
+
+
+@contained
+def _discard() -> None:
+    global _recorded
+    from heaptide import settings
+    from heaptide.platforms.airflow import results
+    from heaptide.recording import tracker
+
+    recorded, _recorded = _of_this_process(), None
+    if recorded is not None:
+        os.environ.pop(settings.SESSION, None)
+        tracker.stop_only(recorded.capture)
+        results.withdraw(recorded.job)
+
+
+def _end() -> None:
+    global _recorded
+    recorded, _recorded = _of_this_process(), None
+    if recorded is None:
+        return
+    try:
+        _finish(recorded)
+    except Exception as error:
+        log.warning("the memory of this task could not be reported: %s", reason(error))
+
+
+def _finish(recorded: _Recorded) -> None:
+    from heaptide import settings
+    from heaptide.platforms.airflow import captures, results
+    from heaptide.recording import tracker
+
+    chosen = profiling.current()
+    os.environ.pop(settings.SESSION, None)
+    tracker.stop_only(recorded.capture)
+    state = getattr(recorded.instance, "state", None)
+    state = str(getattr(state, "value", state) or "failed")
+    labels = {"state": state}
+    if chosen.upload:
+        try:
+            labels["uploaded_to"] = captures.upload(recorded.capture)
+        except Exception as error:
+            log.warning("the capture of this task is not uploaded: %s", reason(error))
+    record = results.end(recorded.job, OUTCOMES.get(state, state), recorded.error, **labels)
+    log.info("%s", line(record))
+    captures.retain(recorded.capture, chosen, recorded.folder)
+
+
+def line(record: dict[str, Any]) -> str:
+    """Return the line about a task for its log. :mod:`web.history` reads it where the result itself is out of reach."""
+    parts = [
+        f"peak {megabytes(record['peak_bytes'])}",
+        f"retained {megabytes(record['retained_bytes'])}",
+        f"resident {megabytes(record['resident_peak'])}",
+        f"{record['seconds']:.1f} s",
+    ]
+    if record["sites"]:
+        top = record["sites"][0]
+        where = f"{top['function']} ({os.path.basename(top['file'])}:{top['line']})"
+        parts.append(f"largest site {where} {megabytes(top['peak_bytes'])}")
+    where = record["labels"].get("uploaded_to") or f"{record['host']}:{record['capture']}"
+    return f"Heaptide memory: {', '.join(parts)}; capture {where}; {link(record['labels'])}"
+
+
+def link(key: dict[str, Any]) -> str:
+    """Return the address of the Memory tab of a task instance."""
+    from airflow.configuration import conf
+
+    base = conf.get("api", "base_url", fallback="") or "http://localhost:8080"
+    dag, run, task = (quote(str(key[name]), safe="") for name in ("dag_id", "run_id", "task_id"))
+    mapped = f"/mapped/{key['map_index']}" if int(key["map_index"]) >= 0 else ""
+    return f"{base.rstrip('/')}/dags/{dag}/runs/{run}/tasks/{task}{mapped}/plugin/memory"
+
+
+def prefix() -> str:
+    """Return the path below which Airflow is served."""
+    from airflow.configuration import conf
+
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
+
+
+def megabytes(n_bytes: int | None) -> str:
+    """Return a size for people."""
+    return "unknown" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"

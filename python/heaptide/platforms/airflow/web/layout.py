@@ -1,0 +1,104 @@
+"""The frame of the pages: style, theme and small pieces of HTML. All texts from outside pass through :func:`text`."""
+
+from __future__ import annotations
+
+import html
+import os
+import time
+from typing import Any
+
+# Shown where a number is unknown.
+NONE = "\u2013"
+_HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Airflow marks its theme by a class of its own document; the frame has the same origin.
+_SCRIPT = """
+const page = document.documentElement;
+const outer = (() => {
+  try { return parent === window ? null : parent.document.documentElement; } catch { return null; }
+})();
+function follow() {
+  const isDark = outer ? outer.classList.contains('dark') : matchMedia('(prefers-color-scheme: dark)').matches;
+  const theme = isDark ? 'dark' : 'light';
+  if (page.dataset.theme === theme) return;
+  page.dataset.theme = theme;
+  for (const frame of document.querySelectorAll('iframe[data-src]')) {
+    frame.contentWindow.location.replace(`${frame.dataset.src}#theme=${theme}`);
+  }
+}
+if (outer) new MutationObserver(follow).observe(outer, { attributes: true, attributeFilter: ['class'] });
+addEventListener('DOMContentLoaded', () => { follow(); page.dataset.ready = 'true'; });
+"""
+
+
+def document(title: str, body: str) -> str:
+    """Return a whole page."""
+    with open(os.path.join(_HERE, "style.css"), encoding="utf-8") as file:
+        style = file.read()
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{text(title)} · Heaptide</title>'
+        f"<style>{style}</style><script>{_SCRIPT}</script></head>\n<body><main>{body}</main></body></html>\n"
+    )
+
+
+def text(value: object) -> str:
+    """Return a text for HTML."""
+    return html.escape(str(value))
+
+
+def head(title: str, about: str = "") -> str:
+    """Return the heading of a page."""
+    note = f'<p class="about">{text(about)}</p>' if about else ""
+    return f'<header><h1>{text(title)}</h1><span class="brand">Heaptide</span>{note}</header>'
+
+
+def figures(pairs: list[tuple[str, str]]) -> str:
+    """Return large numbers with their names."""
+    items = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in pairs)
+    return f'<dl class="figures">{items}</dl>'
+
+
+def table(columns: list[str], rows: list[list[str]], empty: str) -> str:
+    """Return a table of cells that are HTML already. Columns whose names begin with `#` hold numbers."""
+    if not rows:
+        return f'<p class="empty">{text(empty)}</p>'
+    classes = [' class="number"' if name.startswith("#") else "" for name in columns]
+    titles = "".join(f"<th{kind}>{text(name.lstrip('#'))}</th>" for name, kind in zip(columns, classes, strict=True))
+    names = [f' data-name="{text(name.lstrip("#"))}"' for name in columns]
+    lines = "".join(
+        "<tr>"
+        + "".join(f"<td{kind}{name}>{cell}</td>" for cell, kind, name in zip(row, classes, names, strict=True))
+        + "</tr>"
+        for row in rows
+    )
+    kind = "scroll cards" if len(columns) > 3 else "scroll"
+    return f'<div class="{kind}"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def size(n_bytes: int | None) -> str:
+    """Return a size for people."""
+    if n_bytes is None:
+        return NONE
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= factor:
+            return f"{n_bytes / factor:.1f} {unit}"
+    return f"{n_bytes} bytes"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration for people."""
+    if value is None:
+        return NONE
+    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def moment(value: float) -> str:
+    """Return a time for people."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if value else NONE
+
+
+def site(row: dict[str, Any]) -> str:
+    """Return a function with its location."""
+    where = f"{os.path.basename(row['file'])}:{row['line']}"
+    return f'<code title="{text(row["file"])}">{text(row["function"])}</code> <span class="muted">{text(where)}</span>'

@@ -1,0 +1,101 @@
+"""The Memory tab of a task instance: its numbers, its largest sites, and its curve and flame graph in a frame."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from heaptide.platforms.airflow.web import history, layout
+
+OUTCOMES = {
+    "ok": "succeeded",
+    "killed": "killed",
+    "running": "running",
+    "retried": "failed, will be retried",
+    "deferred": "deferred",
+}
+
+
+def page(dag_id: str, run_id: str, task_id: str, map_index: int, rows: list[dict[str, Any]], record: str) -> str:
+    """Return the page."""
+    title = f"{dag_id}.{task_id}" + (f" [{map_index}]" if map_index >= 0 else "")
+    body = layout.head(title, run_id)
+    if not rows:
+        body += (
+            '<p class="empty">No memory was recorded for this task instance. Heaptide records the tasks that '
+            "<code>heaptide_trace_tasks</code> in the section <code>[profiling]</code> of Airflow's configuration "
+            f"selects, for example <code>{layout.text(dag_id)}.*</code></p>"
+        )
+        return layout.document(title, body)
+    shown = next((row for row in rows if history.record_id(row) == record), rows[-1])
+    key = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
+    body += _tries(rows, shown, key) + _figures(shown) + _notes(shown) + _sites(shown) + _graph(shown)
+    return layout.document(title, body)
+
+
+def _tries(rows: list[dict[str, Any]], shown: dict[str, Any], key: dict[str, Any]) -> str:
+    """Return links to the other processes of this task instance."""
+    if len(rows) == 1:
+        return ""
+    links = []
+    for row in rows:
+        number = row["labels"]["try_number"]
+        parts = [other for other in rows if other["labels"]["try_number"] == number]
+        name = f"try {number}" + (f", part {parts.index(row) + 1}" if len(parts) > 1 else "")
+        address = "?" + urlencode({**key, "record": history.record_id(row)})
+        current = ' aria-current="true"' if row is shown else ""
+        links.append(f'<a href="{layout.text(address)}"{current}>{name}</a>')
+    return f'<nav class="choice">{"".join(links)}</nav>'
+
+
+def _figures(row: dict[str, Any]) -> str:
+    outcome = OUTCOMES.get(row["outcome"], row["outcome"]) or row.get("airflow_state") or layout.NONE
+    return layout.figures(
+        [
+            ("peak of the heap", layout.size(row["peak_bytes"])),
+            ("retained at the end", layout.size(row["retained_bytes"])),
+            ("resident peak", layout.size(row["resident_peak"])),
+            ("duration", layout.seconds(row["seconds"])),
+            ("outcome", outcome),
+        ]
+    )
+
+
+def _notes(row: dict[str, Any]) -> str:
+    notes = []
+    if row["outcome"] == "killed":
+        notes.append("The process was killed: it ended without calling any hook. The numbers reach up to that moment.")
+    if row["outcome"] == "running" and row.get("airflow_state") in ("failed", "up_for_retry"):
+        notes.append(f"Airflow counts this task as {row['airflow_state']}, but its process is still running.")
+    if row["error"]:
+        notes.append(f"The task raised {row['error']}.")
+    if history.capture_here(row) is None:
+        notes.append(f"The capture is not readable on this host; it is at {history.location(row)}")
+    return "".join(f'<p class="note">{layout.text(note)}</p>' for note in notes)
+
+
+def _sites(row: dict[str, Any]) -> str:
+    rows = [
+        [layout.site(site), layout.size(site["peak_bytes"]), layout.size(site["bytes"])]
+        for site in (row["sites"] or [])[:5]
+    ]
+    return layout.table(["Largest sites", "#at the peak", "#at the end"], rows, "No site was recorded.")
+
+
+def _graph(row: dict[str, Any]) -> str:
+    if history.capture_here(row) is None:
+        return ""
+    query = urlencode({"dag_id": row["labels"]["dag_id"], "record": history.record_id(row)})
+    links = "".join(
+        f'<a href="task-instance/{layout.text(report)}?{layout.text(query)}" target="_blank">{layout.text(name)}</a>'
+        for report, name in (
+            ("flamegraph", "Flame graph"),
+            ("table", "Table"),
+            ("timeline", "Timeline"),
+            ("stats", "Statistics"),
+            ("capture", "Capture"),
+        )
+    )
+    source = f"task-instance/flamegraph?{layout.text(query)}"
+    frame = f'<iframe data-src="{source}" title="Memory over time and flame graph"></iframe>'
+    return f'<nav class="links">{links}</nav>{frame}'

@@ -1,0 +1,179 @@
+"""Reports live memory before the process is killed for it: ``HEAPTIDE_ACT_AT``, :func:`on_pressure`.
+
+A native thread of Heaptide reads the memory in use fifty times a second, without the GIL. When it crosses the
+threshold, that thread calls :func:`check`, which starts another process. That process renders the report from the
+capture, so that the report adds nothing to the memory of the program, and survives it. A crossing counts once, and at
+most every ten minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide import _native, setting_values
+from heaptide.messages import reason, say, say_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+DEFAULT_THRESHOLD = "90%"
+# Bytes that a census needs for each block of Python's allocator, and in any case.
+CENSUS_BYTES_PER_BLOCK = 40
+CENSUS_BYTES = 4 << 20
+N_TYPES = 20
+_CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.pressure_report import main; main()"
+
+_functions: list[Callable[[Pressure], object]] = []
+_command = ""
+_is_watching = False
+
+
+class Pressure:
+    """A crossing of the threshold.
+
+    used_bytes        memory in use: of the control group without its page cache, or resident bytes of the process
+    limit_bytes       the control group's limit, or the size in the threshold
+    threshold_bytes   the memory use that counts as pressure
+    report            path of the report, which another process is writing
+    """
+
+    def __init__(self, used_bytes: int, limit_bytes: int, threshold_bytes: int, report: str) -> None:
+        self.used_bytes = used_bytes
+        self.limit_bytes = limit_bytes
+        self.threshold_bytes = threshold_bytes
+        self.report = report
+
+    def __repr__(self) -> str:
+        return f"<pressure: {self.used_bytes} of {self.limit_bytes} bytes in use, report {self.report}>"
+
+
+def on_pressure(function: Callable[[Pressure], Any], *, at: str | None = None) -> Callable[[Pressure], Any]:
+    """Call `function` with a :class:`Pressure` when memory use crosses the threshold. Also usable as a decorator.
+
+    `at` is a threshold as in HEAPTIDE_ACT_AT; by default it stays as it is, or is 90% of the control group's limit. The
+    function runs on a thread of Heaptide, which is not recorded. The report of live memory is written in any case.
+    """
+    if not callable(function):
+        raise TypeError(f"on_pressure needs a function, not {function!r}")
+    _functions.append(function)
+    if at is not None or not _is_watching:
+        watch(setting_values.threshold(at if at is not None else DEFAULT_THRESHOLD))
+    return function
+
+
+def watch(threshold: str, *, command: str | None = None) -> None:
+    """Watch for a threshold: `90%`, `400MB` or `90% of 400MB`. A later one replaces it."""
+    from heaptide.activation import triggers
+
+    global _is_watching, _command
+    if command is not None:
+        _command = command
+    share, is_share, rest = threshold.partition("%")
+    base = rest.strip().removeprefix("of").strip() if is_share else threshold
+    n_bytes = setting_values.size(base) if base else 0
+    if is_share:
+        can_cross = _native.watch_pressure(
+            thousandths=round(float(share) * 10), bytes=round(n_bytes * float(share) / 100)
+        )
+    else:
+        can_cross = _native.watch_pressure(bytes=n_bytes)
+    if not can_cross:
+        say_once(
+            f"there is no memory limit of a control group for HEAPTIDE_ACT_AT={threshold}; "
+            "name a size such as 400MB instead"
+        )
+        return
+    _is_watching = True
+    triggers.start()
+
+
+def check() -> None:
+    """Act on a crossing, if there was one. Runs on Heaptide's thread."""
+    crossing = _native.take_pressure()
+    if crossing is None:
+        return
+    used_bytes, limit_bytes, threshold_bytes = crossing
+    capture = _native.active()
+    report = _new_path(capture)
+    found = Pressure(used_bytes, limit_bytes, threshold_bytes, report)
+    types = _types(_headroom(found))
+    _start_report(found, capture, types)
+    say(f"memory use is {used_bytes} of {limit_bytes} bytes; live memory by site: {report}")
+    for function in _functions:
+        try:
+            function(found)
+        except Exception as error:
+            say(f"a function for memory pressure failed: {reason(error)}; the program continues")
+
+
+def _new_path(capture: str | None) -> str:
+    from heaptide.recording import capture_files
+
+    folder = os.path.dirname(capture) if capture is not None else os.getcwd()
+    host = capture_files.safe(os.uname().nodename)
+    stem = os.path.join(folder, f"pressure-{host}-{os.getpid()}-{capture_files.stamp()}")
+    path, number = f"{stem}.txt", 1
+    while os.path.lexists(path):
+        number += 1
+        path = f"{stem}-{number}.txt"
+    return path
+
+
+def _headroom(found: Pressure) -> int:
+    """Return the bytes that the process can still take: up to the limit, or what the machine has left."""
+    if found.limit_bytes > found.threshold_bytes:
+        return max(0, found.limit_bytes - found.used_bytes)
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return 0
+
+
+def _types(headroom: int) -> str:
+    """Return the largest types, or the reason why they are missing."""
+    from heaptide.inspection.census import heap_census
+
+    needed = CENSUS_BYTES + CENSUS_BYTES_PER_BLOCK * sys.getallocatedblocks()
+    if needed > headroom // 2:
+        return f"Types are missing: a census needs up to {needed:,} bytes, and {headroom:,} bytes are left.\n"
+    try:
+        census = heap_census()
+    except Exception as error:
+        return f"Types are missing: {reason(error)}.\n"
+    rows = [f"{kind.bytes:>15,} {kind.objects:>12,}  {kind.name}" for kind in list(census)[:N_TYPES]]
+    title = f"Python objects by type: {census.bytes:,} bytes in {census.objects:,} objects"
+    return "\n".join([title, f"{'bytes':>15} {'objects':>12}  type", *rows]) + "\n"
+
+
+def _start_report(found: Pressure, capture: str | None, types: str) -> None:
+    """Start the process that writes the report and runs the command. It leaves this process's children at once."""
+    import json
+    import subprocess
+
+    from heaptide import command_process
+
+    python, *_ = command_process.command()
+    wanted = {
+        "report": found.report,
+        "capture": capture,
+        "used": found.used_bytes,
+        "limit": found.limit_bytes,
+        "threshold": found.threshold_bytes,
+        "pid": os.getpid(),
+        "types": types,
+        "command": _command,
+    }
+    packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    subprocess.run(
+        [python, "-I", "-S", "-c", _CODE, packages],
+        input=json.dumps(wanted).encode(),
+        stdout=subprocess.DEVNULL,
+        env=command_process.environment(),
+        start_new_session=True,
+        check=False,
+    )

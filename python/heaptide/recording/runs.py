@@ -1,0 +1,151 @@
+"""The run: all processes of one execution of a program, also on several hosts, under one name.
+
+The environment passes the name on: ``HEAPTIDE_RUN``, or its older name ``HEAPTIDE_GROUP``. Without either, the first
+process names the run after itself. Forked and spawned children and MPI ranks then belong to the run of their parent or
+launcher. A session is one start and stop of a recording within a run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from heaptide.recording.program import program_name
+
+RUN = "HEAPTIDE_RUN"
+GROUP = "HEAPTIDE_GROUP"
+# The file in the run's folder that says which recording new processes join; the crate `control` writes it.
+WANTED = "wanted.json"
+# The last two parts of a default name are the first process's ID and its start.
+MARK = "~"
+_MAX_PROGRAM = 24
+_MAX_HOST = 20
+_MAX_FOLDER_NAME = 60
+
+# Read once: a forked child belongs to the run of its parent, also if the parent has ended meanwhile.
+_default = ""
+# Whether this process has put the name into the environment, and why it must stay there.
+_is_published = False
+_reasons: set[str] = set()
+
+
+def name() -> str:
+    """Return the name of the run that this process belongs to. Never raises."""
+    return chosen() or default_name()
+
+
+def chosen() -> str:
+    """Return the name in the environment, or an empty text."""
+    return (os.environ.get(RUN) or os.environ.get(GROUP) or "").strip()
+
+
+def is_named_by_user() -> bool:
+    """Return whether the name in the environment is not a default name, which a process of the run has put there."""
+    return bool(chosen()) and MARK not in chosen()
+
+
+def default_name() -> str:
+    """Return the name that the first process of the program gives the run: program, host, process ID and start."""
+    global _default
+    if not _default:
+        job = _job_of_launcher()
+        if job:
+            _default = job
+            return job
+        pid, start, command = _first_process()
+        program = safe(program_name(command))[:_MAX_PROGRAM]
+        host = safe(os.uname().nodename)
+        if len(host) > _MAX_HOST:
+            host = f"{host[: _MAX_HOST - 9]}-{checksum(host.encode()):08x}"
+        _default = f"{program}-{host}{MARK}{pid}{MARK}{start or 0}"
+    return _default
+
+
+def _first_process() -> tuple[int, str, list[str]]:
+    """Return ID, start and command of the process that started the program's workers; most programs have only one."""
+    try:
+        if os.readlink(f"/proc/{os.getppid()}/exe") != os.readlink("/proc/self/exe"):
+            with open("/proc/self/stat", "rb") as file:
+                start = file.read().rpartition(b")")[2].split()[19].decode()
+            return os.getpid(), start, list(sys.orig_argv)
+    except OSError:
+        pass  # a parent of another user
+    from heaptide.recording import process_group
+
+    return *process_group.root(), process_group.ProcessGroup.of_this_process().command
+
+
+def _job_of_launcher() -> str:
+    """Return the name that all ranks of an MPI job or Slurm step find in their environment, or an empty text."""
+    job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("PALS_APID") or os.environ.get("PMI_JOBID")
+    if not job and os.environ.get("SLURM_STEP_ID"):
+        job = f"slurm-{os.environ.get('SLURM_JOB_ID', '')}.{os.environ['SLURM_STEP_ID']}"
+    return safe(job) if job else ""
+
+
+def publish(reason: str) -> str:
+    """Let the processes that this one starts belong to its run, until all reasons are withdrawn. Returns the name."""
+    global _is_published
+    known = name()
+    _reasons.add(reason)
+    if not chosen():
+        os.environ[RUN] = known
+        _is_published = True
+    return known
+
+
+def withdraw(reason: str) -> None:
+    """Undo :func:`publish`: processes that start from now on belong to no run of this process."""
+    global _is_published
+    _reasons.discard(reason)
+    if _is_published and not _reasons:
+        os.environ.pop(RUN, None)
+        _is_published = False
+
+
+def folder_name(run: str) -> str:
+    """Return a name for a folder of the run."""
+    plain = safe(run)
+    if len(plain.encode()) <= _MAX_FOLDER_NAME and plain == run:
+        return plain
+    kept = plain.encode()[: _MAX_FOLDER_NAME - 9].decode(errors="ignore")
+    return f"{kept}-{checksum(os.fsencode(run)):08x}" if len(plain) > len(kept) else plain
+
+
+def checksum(name: bytes) -> int:
+    """Return 32 bits of a name (FNV-1a). `zlib` would load a library, which fails at a limit of address space."""
+    value = 0x811C9DC5
+    for byte in name:
+        value = (value ^ byte) * 0x01000193 & 0xFFFF_FFFF
+    return value
+
+
+def socket_folder_name(run: str) -> str:
+    """Return a name for the folder of the run's sockets: short, because a socket's path has at most 107 bytes."""
+    parts = run.split(MARK)
+    if len(parts) == 3 and parts[1].isdecimal() and parts[2].isdecimal():
+        return f"{parts[1]}-{parts[2]}"  # unique on this host; `control::group` removes such folders
+    return folder_name(run)
+
+
+def safe(text: str) -> str:
+    """Return a similar text that is a single part of a path."""
+    plain = "".join(letter if letter.isalnum() or letter in "-_.~" else "_" for letter in text)
+    return plain.strip(".") or "_"
+
+
+def inherited_folder() -> str:
+    """Return the folder of the run that a process of the program has published, or an empty text.
+
+    It lies in the folder of the sessions, which processes with other scripts could not derive from their own names.
+    """
+    from heaptide.settings import RUN_FOLDER
+
+    folder = os.environ.get(RUN_FOLDER, "")
+    return folder if os.path.isabs(folder) else ""
+
+
+def is_wanted() -> bool:
+    """Return whether the processes of this run are being recorded, so that this one must join. One system call."""
+    folder = inherited_folder()
+    return bool(folder) and os.path.exists(os.path.join(folder, WANTED))
