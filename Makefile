@@ -26,6 +26,7 @@ CARGO := PYO3_PYTHON=$(CURDIR)/$(TOOLS)/python cargo
 PYTHON_FILES := python tests bench scripts examples
 BENCH_VERSIONS := 3.11 3.12 3.13
 GUARD_VERSION := 3.12
+PLATFORM_VERSION := 3.12
 
 # --- Targets for people -------------------------------------------------------------------------------------------------
 
@@ -44,7 +45,7 @@ demo: build/venv/.wheel ## Build the wheel, install it, profile a program that l
 	@echo "The heaptide command of this demo is build/venv/bin/heaptide"
 
 .PHONY: test
-test: lint test-rust guard test-python test-pages ## Check everything: formatting, lints, types, Rust tests, cost, pytest on every Python found, pages.
+test: lint test-rust guard test-python test-platforms test-pages ## Check everything: formatting, lints, types, Rust tests, cost, pytest on every Python found, platforms, pages.
 
 .PHONY: lint
 lint: lint-rust lint-python ## Check formatting, clippy, ruff, mypy, the stubs, and the tree against its documents; change nothing.
@@ -76,6 +77,12 @@ kills: build/venv/.wheel ## Kill recorded programs at random instants and check 
 test-python: build/wheels/.built ## Run pytest on the installed wheel; ONLY=3.12 one version, ARGS='-k name' for pytest.
 	$(TOOLS)/python -B scripts/test_all_pythons.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) -- $(ARGS)
 
+.PHONY: test-platforms
+test-platforms: build/wheels/.built ## Run the wheel in real platforms, on one Python; PLATFORM=flyte one, ARGS='-k name' for pytest.
+	python=$$(python3 scripts/pythons.py | awk '$$1 == "$(PLATFORM_VERSION)" { print $$2 }'); \
+	    $${python:?CPython $(PLATFORM_VERSION) is not on PATH or in pyenv; install it to test the platforms} -B scripts/test_platforms.py \
+	    --wheel $(WHEEL) $(addprefix --only ,$(PLATFORM)) -- $(ARGS)
+
 .PHONY: test-cpython
 test-cpython: build/wheels/.built ## Run CPython's own tests bare and recorded; ONLY=3.12, MODES=run,env, ARGS='test_os test_io'.
 	$(TOOLS)/python -B scripts/test_cpython.py --wheel $(WHEEL) $(addprefix --only ,$(ONLY)) $(addprefix --modes ,$(MODES)) $(ARGS)
@@ -98,6 +105,7 @@ bench: $(BENCH_VERSIONS:%=build/bench-%/.ready) ## Measure cost and size next to
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/overhead.py $(addprefix --reps ,$(REPS)) \
 	    $(BENCH_VERSIONS:%=--python build/bench-%/bin/python) --results bench/results --command 'make bench$(REPS:%= REPS=%)'
 	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/load.py --callers 200 --seconds 30
+	build/bench-$(lastword $(BENCH_VERSIONS))/bin/python bench/job_marks.py
 	$(TOOLS)/python -B bench/attach_everywhere.py --wheel $(WHEEL) --rounds 40 --results bench/results
 
 .PHONY: bench-attach
@@ -119,6 +127,14 @@ fmt: build/tools/.ready ## Format all Rust and Python sources.
 	$(TOOLS)/ruff check --fix-only --quiet $(PYTHON_FILES)
 	$(TOOLS)/ruff format $(PYTHON_FILES)
 
+.PHONY: docs
+docs: build/docs-tools/.ready ## Build the docs site into build/docs; fails on a broken link.
+	build/docs-tools/bin/python -B scripts/docs_site.py --work build/docs-work --out build/docs
+
+.PHONY: release
+release: build/release-tools/.ready ## Build sdist and a wheel for old distributions into build/release; check them on every Python found.
+	build/release-tools/bin/python -B scripts/release.py --out build/release --work target/release-wheel
+
 # --- Internal targets ---------------------------------------------------------------------------------------------------
 
 .PHONY: lint-rust
@@ -138,6 +154,16 @@ lint-python: build/tools/.wheel
 build/tools/.ready: scripts/requirements.txt scripts/make_venv.py
 	$(PYTHON) scripts/make_venv.py build/tools
 	$(TOOLS)/python $(PIP_INSTALL) -r scripts/requirements.txt
+	touch $@
+
+build/docs-tools/.ready: docs/site/requirements.txt scripts/make_venv.py
+	$(PYTHON) scripts/make_venv.py build/docs-tools
+	build/docs-tools/bin/python $(PIP_INSTALL) -r docs/site/requirements.txt
+	touch $@
+
+build/release-tools/.ready: scripts/release-requirements.txt scripts/make_venv.py
+	$(PYTHON) scripts/make_venv.py build/release-tools
+	build/release-tools/bin/python $(PIP_INSTALL) -r scripts/release-requirements.txt
 	touch $@
 
 # The wheel is built once for all: it is an abi3 wheel, and its name does not change with its content.

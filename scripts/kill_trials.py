@@ -5,9 +5,10 @@
 
 Every program numbers the blocks of each thread and, after each block, writes the count to memory shared with this
 script: the ledger. The size of a block encodes its thread and number. Programs differ in mode (exact, objects, native,
-sampled, aggregate), in the number of threads, and in whether a forked child records as well; some are killed while the
-recording starts. After each kill `heaptide parse` must read every capture without a note of damage; in modes that store
-single events, each thread may lack only its last event; and no file may be empty. The exit code is 1 after a failure.
+sampled, aggregate, changing), in the number of threads, and in whether a forked child records as well; some are killed
+while the recording starts. After each kill `heaptide parse` must read every capture without a note of damage; in modes
+that store single events, each thread may lack only its last event; and no file may be empty. The exit code is 1 after a
+failure.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import threading
 import time
 from pathlib import Path
 
-from heaptide import Tracker
+from heaptide import Tracker, set_mode
 
 CYCLE = 5000  # Sizes repeat after this many blocks.
 MAX_THREADS = 4
@@ -39,6 +40,9 @@ MODES: dict[str, dict[str, bool | int]] = {
     "native": {"native": True},
     "sampled": {"sample": 4096},
     "aggregate": {"aggregate": True},
+    # The mode changes again and again: see `change_modes`.
+    "changing": {},
+    "changing-aggregate": {"aggregate": True},
 }
 WITH_EVENTS = ("exact", "objects", "native")
 ALLOCATION = re.compile(r"ALLOCATION time=\S+ thread=(\d+) address=\S+ size=(\d+) ")
@@ -52,6 +56,13 @@ def allocate(number: int, ledger: memoryview) -> None:
         ledger[number] = n + 1
 
 
+def change_modes(chance: random.Random) -> None:
+    """Change the mode of the recording until the process is killed."""
+    while True:
+        set_mode(chance.choice(("exact", "objects", "sampled")), native=chance.random() < 0.2)
+        time.sleep(chance.uniform(0, 0.003))
+
+
 def program(capture: Path, mode: str, n_threads: int, forks: bool, ledger: memoryview) -> None:
     """Record and allocate. A forked child uses the second half of the ledger."""
     sys.setswitchinterval(1e-4)
@@ -59,6 +70,8 @@ def program(capture: Path, mode: str, n_threads: int, forks: bool, ledger: memor
     first = 0
     if forks and os.fork() == 0:
         first = MAX_THREADS
+    if mode.startswith("changing"):
+        threading.Thread(target=change_modes, args=(random.Random(n_threads),), daemon=True).start()
     for number in range(1, n_threads):
         threading.Thread(target=allocate, args=(first + number, ledger), daemon=True).start()
     allocate(first, ledger)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import ctypes.util
 import os
 import shutil
 import signal
@@ -25,6 +26,9 @@ SCRIPTS = REPOSITORY / "scripts"
 FORKY_VERSIONS = forky_versions()
 # This version also runs the tests marked `once`, which do not depend on the version; if it is missing, the oldest does.
 ONCE_VERSION = "3.12"
+# Packages of the tools and libraries that tests use.
+TOOLS = {"go": "golang-go", "strace": "strace"}
+LIBRARIES = {"jemalloc": "libjemalloc2", "mimalloc": "libmimalloc2.0"}
 # The tests take minutes, so a run that takes longer than this hangs.
 LIMIT_SECONDS = 45 * 60
 
@@ -64,7 +68,7 @@ def main() -> int:
         print(f"no CPython {options.only or '3.10 or newer'} was found here to test with", file=sys.stderr)
         return 1
     (BUILD / "logs").mkdir(parents=True, exist_ok=True)
-    install_readers()
+    install_tools()
     print("pytest on Python " + ", ".join(run.version for run in runs), flush=True)
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         for run in pool.map(execute, runs):
@@ -79,13 +83,15 @@ def main() -> int:
     return 1 if any(run.exit_code for run in runs) else 0
 
 
-def install_readers() -> None:
-    """Install tools that read exports, if possible; without them their tests are skipped."""
-    if shutil.which("go") or os.geteuid() != 0 or not shutil.which("apt-get"):
+def install_tools() -> None:
+    """Install what tests use, if possible: Go, whose pprof reads the pprof export, strace, and two allocators."""
+    missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    missing += [package for library, package in LIBRARIES.items() if not ctypes.util.find_library(library)]
+    if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
-    print("installing golang-go, whose pprof reads the pprof export", flush=True)
+    print(f"installing {' and '.join(missing)}", flush=True)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "golang-go"]):
+    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
         subprocess.run(["apt-get", *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

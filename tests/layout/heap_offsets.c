@@ -40,6 +40,7 @@ static void types(void) {
     OFFSET("type_object.MRO", PyTypeObject, tp_mro);
     OFFSET("type_object.CACHE", PyTypeObject, tp_cache);
     OFFSET("type_object.SUBCLASSES", PyTypeObject, tp_subclasses);
+    OFFSET("type_object.FINALIZE", PyTypeObject, tp_finalize);
     LINE("type_flag.HEAP_TYPE", Py_TPFLAGS_HEAPTYPE);
     LINE("type_flag.READY", Py_TPFLAGS_READY);
     LINE("type_flag.HAVE_GC", Py_TPFLAGS_HAVE_GC);

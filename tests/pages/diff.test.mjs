@@ -64,7 +64,7 @@ describe('the comparison page', () => {
   test('shows the total change with the values before and after', async () => {
     const { page, close } = await small();
     const figure = page.locator('[data-figure="peak"]');
-    assert.match(await figure.innerText(), /^\+2\.00 MB\s+\+33\.3 %$/);
+    assert.match(await figure.innerText(), /^\+2\.00 MB\s+\+33%$/);
     assert.match(await figure.locator('..').innerText(), /peak: 6\.00 MB → 8\.00 MB/);
     assert.match(await page.locator('.about').innerText(), /before\s+before\.tide[\s\S]*after\s+after\.tide/);
     await close();
@@ -78,7 +78,7 @@ describe('the comparison page', () => {
     assert.match(text, /change\s+\+3\.00 MB/);
     assert.match(text, /before\s+1\.00 MB \(1,000,000 bytes\)/);
     assert.match(text, /after\s+4\.00 MB \(4,000,000 bytes\)/);
-    assert.match(await hover(page, 0.9, 2), /render[\s\S]*change\s+−1\.00 MB[\s\S]*−50\.0 %/);
+    assert.match(await hover(page, 0.9, 2), /render[\s\S]*change\s+−1\.00 MB[\s\S]*−50%/);
     await page.mouse.move(0, 0);
     await drawn(page);
     const [red, green] = [await colourAt(page, 0.3, 2), await colourAt(page, 0.9, 2)];

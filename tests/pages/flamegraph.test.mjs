@@ -75,7 +75,7 @@ describe('the flame graph', () => {
     assert.match(text, /load/);
     assert.match(text, /job\.py:20/);
     assert.match(text, /6\.00 MB \(6,000,000 bytes\)/);
-    assert.match(text, /of the total\s+60\.0 %/);
+    assert.match(text, /of the total\s+60%/);
     await close();
   });
 
@@ -97,7 +97,7 @@ describe('the flame graph', () => {
     const { page, close } = await small();
     await page.keyboard.press('/');
     await page.keyboard.type('lib/parse\\.py:\\d');
-    assert.equal(await searchResult(page), '2 frames · 7.00 MB · 70.0 %');
+    assert.equal(await searchResult(page), '2 frames · 7.00 MB · 70%');
     await page.keyboard.type('(');
     assert.equal(await searchResult(page), 'invalid regular expression');
     await page.keyboard.press('Escape');
@@ -116,13 +116,19 @@ describe('the flame graph', () => {
 
   test('filters by thread and measure, and merges lines of a function', async () => {
     const { page, close } = await small();
-    await page.selectOption('#thread', { label: 'reader' });
+    await page.locator('#filter').click();
+    await page.getByRole('radio', { name: 'reader' }).click();
+    await page.keyboard.press('Escape');
+    await drawn(page);
     assert.match(await hover(page, 0.5, 0), /2\.00 MB/);
     await page.getByRole('radio', { name: 'Leaked' }).click();
     assert.match(await hover(page, 0.5, 0), /500 kB/);
-    await page.selectOption('#thread', { label: 'all threads' });
+    await page.locator('#filter').click();
+    await page.getByRole('radio', { name: 'all threads' }).click();
+    await page.keyboard.press('Escape');
     await page.getByRole('radio', { name: 'At the peak' }).click();
     await page.getByRole('button', { name: 'By function' }).click();
+    await drawn(page);
     assert.match(await hover(page, 0.1, 2), /load[\s\S]*8\.00 MB/);
     await close();
   });
@@ -138,6 +144,36 @@ describe('the flame graph', () => {
     await page.keyboard.press('/');
     await page.keyboard.type('importlib');
     assert.match(await searchResult(page), /^1 frame · 1\.00 MB/);
+    await close();
+  });
+
+  test('shows who allocated, and folds frames of others into my code', async () => {
+    const { page, close } = await small();
+    const shares = async () => (await page.locator('.ownership').innerText()).replace(/\s+/g, ' ').trim();
+    assert.equal(await shares(), 'my code 30% site-packages 70%');
+    assert.match(await hover(page, 0.1, 3), /parse/);
+    await page.getByRole('button', { name: 'My code' }).click();
+    assert.match(await hashOf(page), /myCode=true/);
+    assert.equal(await hover(page, 0.1, 3), '');
+    assert.match(await hover(page, 0.1, 2), /load[\s\S]*own\s+6\.00 MB/);
+    assert.equal(await shares(), 'my code 30% site-packages 70%');
+    await page.keyboard.press('y');
+    assert.match(await hover(page, 0.1, 3), /parse/);
+    await close();
+  });
+
+  test('folds native frames of the interpreter by default', async () => {
+    const frames = [
+      [0, 'main', '/srv/job/job.py', 1],
+      [1, '_PyEval_EvalFrameDefault', '/cpython/ceval.c', 9],
+      [2, 'array_new', '/numpy/array.c', 3],
+    ];
+    const data = syntheticData({ frames, own: [[3, 0, 1_000_000, 0, 1_000_000]] });
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', data, 'interpreter'));
+    assert.match(await hover(page, 0.5, 2), /array_new/);
+    await page.getByRole('button', { name: 'Hide interpreter' }).click();
+    assert.match(await hover(page, 0.5, 2), /_PyEval_EvalFrameDefault/);
+    assert.match(await hover(page, 0.5, 3), /array_new/);
     await close();
   });
 
@@ -164,7 +200,7 @@ describe('the flame graph', () => {
       assert.equal(await page.getByRole('radio', { name }).getAttribute('aria-checked'), 'true', name);
     }
     assert.equal(await page.getByRole('button', { name: 'Inverted' }).getAttribute('aria-pressed'), 'true');
-    assert.match(await searchResult(page), /^1 frame · 2 · 50\.0 %/);
+    assert.match(await searchResult(page), /^1 frame · 2 · 50%/);
     await close();
   });
 

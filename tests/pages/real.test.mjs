@@ -162,10 +162,10 @@ for n in (4, 8):
     );
     heaptide('run', '--objects', '-o', 'shop.tide', 'shop.py');
     heaptide('heap', 'explore', '-o', 'shop.html', 'shop.heap');
-    const { page, requests, errors, close } = await open(browser, join(directory, 'shop.html'));
+    const { page, requests, errors, close } = await open(browser, join(directory, 'shop.html'), { hash: '#tab=types' });
     await page.getByRole('button', { name: 'bytearray', exact: true }).first().click();
     await drawn(page);
-    await page.locator('.instances').getByRole('button').filter({ hasText: '0x' }).first().click();
+    await page.locator('.instances').getByRole('button').filter({ hasText: '__main__.cache' }).first().click();
     await drawn(page);
     const calls = await page.locator('.object .stack li').allInnerTexts();
     assert.match(calls[0], /__init__\s+.*shop\.py:4$/);

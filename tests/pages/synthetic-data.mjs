@@ -64,6 +64,7 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
     return known.get(value);
   };
   const locations = { function: [], file: [], line: [], module: [], import_system: [], library: [], source: [] };
+  const owners = { text: [], owner: [] };
   const numbers = new Map();
   const nodes = { up: [0], place: [-1] };
   frames.forEach(([parent, name, file, line], at) => {
@@ -75,8 +76,13 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
       locations.line.push(line);
       locations.module.push(text(file.split('/')[2] ?? 'job'));
       locations.import_system.push(file.startsWith('<frozen importlib') ? 1 : 0);
-      locations.library.push(file.endsWith('.c') ? text('/usr/lib/libtest.so') : -1);
+      locations.library.push(file.endsWith('.c') ? text(file.startsWith('/cpython/') ? '/usr/bin/python3' : '/usr/lib/libtest.so') : -1);
       locations.source.push('');
+      const owned = locations.library.at(-1) < 0 ? text(file) : locations.library.at(-1);
+      if (!owners.text.includes(owned)) {
+        owners.text.push(owned);
+        owners.owner.push(ownerOf(file));
+      }
     }
     nodes.up.push(at + 1 - parent);
     nodes.place.push(numbers.get(key));
@@ -112,6 +118,7 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
     },
     texts,
     locations,
+    owners,
     nodes,
     origins: { thread: threads.map((_, at) => at), allocator: threads.map(() => 'MALLOC') },
     own: {
@@ -124,6 +131,13 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
     },
     ...(lives && { lives: livesOf(lives, own, entries) }),
   };
+}
+
+/** Returns the owner of a file: 0 the user, 1 a package, 2 the standard library, 3 the interpreter. */
+function ownerOf(file) {
+  if (file.startsWith('<frozen importlib') || file.startsWith('/cpython/')) return 3;
+  if (file.startsWith('/usr/lib/python3')) return 2;
+  return file.startsWith('/srv/lib/') || file.includes('/site-packages/') || file.endsWith('.c') ? 1 : 0;
 }
 
 function livesOf(lives, own, entries) {

@@ -91,6 +91,21 @@ describe('the table', () => {
     await close();
   });
 
+  test('shows the stacks and callers of a row after a click or Enter', async () => {
+    const { page, close } = await small();
+    await page.locator('tbody tr', { hasText: 'parse' }).click();
+    const detail = page.locator('.row-detail');
+    assert.match(await detail.innerText(), /parse[\s\S]*1 caller\s+6\.00 MB load[\s\S]*1 stack/);
+    assert.deepEqual(await detail.locator('details ol li').allInnerTexts(), ['parse …/lib/parse.py:5', 'load …/job/job.py:20', '<module> …/job/job.py:10']);
+    assert.match(await hashOf(page), /row=/);
+    await page.keyboard.press('Escape');
+    await detail.waitFor({ state: 'detached' });
+    await page.locator('.rows').focus();
+    for (const key of ['ArrowDown', 'ArrowDown', 'Enter']) await page.keyboard.press(key);
+    assert.match(await detail.innerText(), /^load/);
+    await close();
+  });
+
   test('renders only the visible rows', async () => {
     const { page, close } = await open(browser, pageOf(pages, 'table', large(50_000), 'large-table'));
     const [n, rows] = await page.evaluate(() => [

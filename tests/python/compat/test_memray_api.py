@@ -94,14 +94,83 @@ def test_unreadable_files_raise_memrays_exceptions(tmp_path: Path) -> None:
         memray.FileReader(tmp_path / "junk.bin")
 
 
-def test_unsupported_features_are_refused_with_an_explanation(tmp_path: Path) -> None:
-    with pytest.raises(NotImplementedError, match="HEAPTIDE_CONTROL"):
-        memray.SocketDestination(8000)
-    with pytest.raises(NotImplementedError, match="lifetimes"):
-        memray.Tracker(tmp_path / "x.bin", track_object_lifetimes=True)
+def test_reader_at_a_port_sees_the_live_heap(tmp_path: Path) -> None:
+    program = """
+import socket, subprocess, sys
+from heaptide.compat import memray
+with socket.create_server(("127.0.0.1", 0)) as free:
+    port = free.getsockname()[1]
+if len(sys.argv) == 1:
+    code = "import sys; from heaptide.compat import memray; from program import work; work(int(sys.argv[1]))"
+    with subprocess.Popen([sys.executable, "-c", code, str(port)], stdin=subprocess.PIPE) as child:
+        while True:
+            try:
+                reader = memray.SocketReader(port).__enter__()
+                break
+            except ConnectionRefusedError:
+                assert child.poll() is None
+        assert reader.pid == child.pid and reader.is_active and not reader.has_native_traces
+        while not (found := [r for r in reader.get_current_snapshot(merge_threads=False) if r.size > 4_000_000]):
+            pass
+        print(found[0].stack_trace()[0][0], found[0].n_allocations, reader.command_line)
+        child.stdin.close()
+        while reader.is_active:
+            pass
+        print(sum(record.size for record in reader.get_current_snapshot(merge_threads=True)) < 4_000_000)
+        reader.__exit__(None, None, None)
+"""
+    helper = """
+import sys
+from heaptide.compat import memray
+def allocate():
+    return bytearray(5_000_000)
+def work(port):
+    with memray.Tracker(destination=memray.SocketDestination(server_port=port)):
+        held = allocate()
+        sys.stdin.read()
+        del held
+"""
+    (tmp_path / "program.py").write_text(helper)
+    (tmp_path / "main.py").write_text(program)
+    done = python("main.py", cwd=tmp_path)
+    assert done.stdout.splitlines()[0].startswith("allocate 1 -c ") and done.stdout.splitlines()[1] == "True"
+
+
+def test_other_machines_and_bad_arguments_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="only on this machine"):
+        memray.Tracker(destination=memray.SocketDestination(8000, "0.0.0.0"))
     for wrong in ({}, {"file_name": "x", "destination": memray.FileDestination("x")}):
         with pytest.raises(TypeError, match="Exactly one"):
             memray.Tracker(**wrong)  # type: ignore[arg-type]
+
+
+def test_objects_that_survive_are_found_with_their_allocation(tmp_path: Path) -> None:
+    program = """
+import gc
+from heaptide.compat import memray
+class Thing:
+    pass
+kept = []
+def work():
+    kept.append(Thing())
+    kept.append("text " * (100 + len(kept)))
+    kept.append([1.5 * len(kept)])
+    Thing(), [Thing() for _ in range(1000)], "other " * 100
+before = Thing()
+tracker = memray.Tracker("out.bin", track_object_lifetimes=True)
+with tracker:
+    work()
+found = tracker.get_surviving_objects()
+names = [type(item).__name__ for item in found]
+assert names.count("Thing") == 1 and kept[0] in found, names
+assert any(item is kept[1] for item in found) and any(item is kept[2] for item in found)
+assert any(item is kept[2][0] for item in found) and not any(item is before for item in found)
+reader = memray.FileReader("out.bin")
+(record,) = reader.get_tracked_objects([kept[0], before])
+assert record.is_created and record.address == id(kept[0])
+print(record.stack_trace()[0][0], record.stack_trace()[0][2])
+"""
+    assert python("-c", program, cwd=tmp_path).stdout == "work 8\n"
 
 
 def test_trackers_are_used_once_and_one_at_a_time(tmp_path: Path) -> None:

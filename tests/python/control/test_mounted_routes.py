@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.controlled_program import BASE, Answer, ask, start_program
+from support.controlled_program import BASE, Answer, ask, connect, start_program
 from support.waiting import NEVER, wait_until
 
 pytestmark = pytest.mark.once
@@ -160,6 +160,34 @@ def test_routes_are_served_by_the_programs_own_web_server(
         assert ask(address, "POST", f"{prefix}{BASE}/start", b" " * 100_000).status == 413
         assert ask(address, "GET", f"{prefix}{BASE}/docs").status == 200
         assert "paths" in ask(address, "GET", f"{prefix}{BASE}/openapi.json").json()
+
+
+# In place of the interpreter that makes reports. It writes its pid, and no flame graph before it is killed.
+ENDLESS = """#!/bin/sh
+case "$*" in
+*flamegraph*) echo $$ > FOLDER/renderer.part && mv FOLDER/renderer.part FOLDER/renderer.pid && exec sleep 86400 ;;
+*) exec PYTHON "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(("program", "server"), [(FLASK, gunicorn(1)), (PLAIN, uvicorn(1))], ids=["WSGI", "ASGI"])
+def test_report_is_cancelled_when_the_client_leaves(tmp_path: Path, program: str, server: list[str]) -> None:
+    needs("flask", server[0])
+    endless = tmp_path / "python-endless"
+    endless.write_text(ENDLESS.replace("FOLDER", str(tmp_path)).replace("PYTHON", sys.executable))
+    endless.chmod(0o700)
+    with served(tmp_path, f"    import sys; sys.executable = {str(endless)!r}\n" + program, server) as address:
+        ask(address, "POST", f"{BASE}/start")
+        ask(address, "POST", f"{BASE}/stop")
+        connection = connect(address)
+        connection.request("GET", f"{BASE}/flamegraph")
+        wait_until((tmp_path / "renderer.pid").exists, "the process that makes the report")
+        renderer = Path("/proc", (tmp_path / "renderer.pid").read_text().strip())
+        assert renderer.exists()
+        connection.close()
+        wait_until(lambda: not renderer.exists(), "the end of the process that makes the report")
+        assert ask(address, "GET", f"{BASE}/status").status == 200
 
 
 def test_separate_port_needs_no_web_framework(tmp_path: Path) -> None:

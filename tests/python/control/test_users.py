@@ -215,7 +215,7 @@ def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> N
     assert program.stdout.readline() == "ready\n"
     created = tmp_path / "run" / "live" / str(port) / "token"
     if not token:
-        wait_until(created.exists, "the token")
+        wait_until(lambda: created.exists() and created.read_text(), "the token")
     secret = token or created.read_text().strip()
 
     script = """
@@ -231,7 +231,7 @@ def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> N
     assert as_user(0, script, (port, "")) == ["tideLIV1"]
     assert as_user(NOBODY, script, (port, "wrong")) == ["tideTOK1", ""]
     assert as_user(NOBODY, script, (port, secret)) == ["tideTOK1", "tideLIV1"]
-    assert re.search(r"heap 5\.\d+MB", heaptide("live", "--plain", str(port), env=env).stdout)
+    assert re.search(r"heap 5\.\d+ MB", heaptide("live", "--plain", str(port), env=env).stdout)
     program.communicate("")
     assert program.returncode == 0
     assert not list(tmp_path.glob("run/live/*"))

@@ -124,6 +124,56 @@ def test_report_goes_to_the_configured_sink(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
+def test_async_sink_receives_reports_and_outcomes_of_plain_and_async_functions(tmp_path: Path) -> None:
+    run(
+        tmp_path,
+        """
+        import asyncio, heaptide
+        from heaptide import reports
+
+        received = []
+
+        async def sink(report):
+            await asyncio.sleep(0)
+            received.append((report.function, report.outcome, report.failure))
+            frame = report.frame()
+            assert frame.startswith("<iframe ") and 'sandbox="allow-scripts allow-downloads"' in frame
+
+        reports.set_sink(sink)
+
+        @heaptide.profile_memory
+        def plain(): return 1
+
+        @heaptide.profile_memory
+        async def waiting(): raise KeyError("mine")
+
+        @heaptide.profile_memory
+        def generating():
+            yield 1
+            raise ValueError("also mine")
+
+        assert plain() == 1
+        try: asyncio.run(waiting())
+        except KeyError as error: assert error.args == ("mine",) and error.__context__ is None
+        try: list(generating())
+        except ValueError: pass
+
+        async def main():
+            assert plain() == 1
+            while len(received) < 4: await asyncio.sleep(0)
+
+        asyncio.run(main())
+        assert received == [
+            ("plain", "ok", None),
+            ("waiting", "failed", "KeyError: 'mine'"),
+            ("generating", "failed", "ValueError: also mine"),
+            ("plain", "ok", None),
+        ], received
+        """,
+    )
+
+
+@pytest.mark.once
 def test_interval_sets_the_resident_readings_and_options_set_the_modes(tmp_path: Path) -> None:
     program = GROW_AND_SHRINK + textwrap.dedent("""
         import heaptide

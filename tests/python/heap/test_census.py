@@ -189,3 +189,20 @@ def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:
         "attributes of types that guppy3 does not follow",
     }
     assert found["counts"] == {name: [300, 300] for name in ("Order", "Slim", "Special", "Pair")}
+
+
+def test_notebooks_show_sets_and_censuses_as_tables(tmp_path: Path) -> None:
+    heap, more, census, text = run_json(
+        tmp_path,
+        """
+        import json
+        import heaptide
+        held = [{"<tag>": number} for number in range(100_000)]
+        heap = heaptide.heap()
+        print(json.dumps([heap._repr_html_(), heap.more._repr_html_(), heaptide.heap_census()._repr_html_(), repr(heap)]))
+        """,
+    )
+    for table in (heap, more, census):
+        assert table.count("<tr>") == 11 and table.endswith(" more rows</p>"), "a head, ten rows and the rest"
+    assert '<th scope="row">0</th>' in heap and '<th scope="row">10</th>' in more
+    assert "dict" in heap and "dict" in census and text.startswith("Partition of a set")

@@ -313,24 +313,3 @@ def test_code_for_guppy_and_objgraph_runs_on_heaptide(tmp_path: Path) -> None:
         "from guppy import hpy\nimport objgraph\nprint(hpy().heap().count > 1000, objgraph.count('dict') > 0)\n"
     )
     assert python(program, cwd=tmp_path, HEAPTIDE_COMPAT="guppy,objgraph").stdout == "True True\n"
-
-
-@pytest.mark.once
-def test_missing_attributes_of_a_set_name_an_alternative(tmp_path: Path) -> None:
-    messages = run_json(
-        tmp_path,
-        HEAD,
-        """
-        h = heaptide.hpy().iso(KEPT)
-        messages = []
-        for name in ("pathsin", "pathsout", "biper", "fam", "nonsense"):
-            try:
-                getattr(h, name)
-            except AttributeError as error:
-                messages.append(str(error))
-        print(json.dumps(messages))
-        """,
-    )
-    words = ("shpaths", "referents", "by(relation)", "use er", "nonsense")
-    assert [word in sentence for word, sentence in zip(words, messages, strict=True)] == [True] * 5
-    assert messages[-1] == "a set of objects has no attribute 'nonsense'"

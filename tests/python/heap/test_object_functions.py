@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import collections
-import hashlib
 import inspect
 import re
 import sys
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.object_program import run
+from support.pages import assert_runs_only_its_own_script, data_of
 
 pytestmark = pytest.mark.once
 
@@ -116,18 +115,15 @@ def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
         print(json.dumps(printed))
         """,
     )
-    assert path[0] == "the format of picture.tree is unknown: use a name that ends in .svg, .html or .dot"
+    assert path[0] == "the format of picture.tree is unknown: use a name that ends in .svg, .png, .html or .dot"
     Path(path[1]).unlink()
-    assert path[2] == "picture.svg", "a PNG would need graphviz"
-    assert ElementTree.parse(tmp_path / "picture.svg").getroot().tag.endswith("svg")
+    assert path[2] == "picture.png"
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     picture = ElementTree.parse(tmp_path / "back.svg").getroot()
     texts = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert any(text and text.startswith("list [") for text in texts), "the reference count is missing"
-    page = (tmp_path / "forth.html").read_text()
-    assert "extra &lt;info&gt;" in page and "://" not in page.replace("http://www.w3.org/2000/svg", "")
-    script = page.split("<script>")[1].split("</script>")[0]
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}'" in page, "the page may run only its own script"
+    assert_runs_only_its_own_script(tmp_path / "forth.html")
+    assert "extra &lt;info&gt;" in data_of(tmp_path / "forth.html")["svg"]
     chain = (tmp_path / "chain.dot").read_text()
     assert chain.startswith("digraph ObjectGraph {") and 'label="next"' in chain and "__main__" in chain
     assert "more backreference" in (tmp_path / "stub.dot").read_text()

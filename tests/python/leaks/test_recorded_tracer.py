@@ -34,7 +34,7 @@ def test_memory_of_a_job_tracer_is_not_shown_as_the_programs(
     by_size = {found["location"]: found["size"] for found in report["top_allocations_by_size"]}
     counts = {found["location"]: found["count"] for found in report["top_allocations_by_count"]}
     script = f"{tmp_path}/program1.py"
-    own = [name for name in by_size if name.startswith("Heaptide's JobTracer:<heaptide>")]
+    own = [name for name in by_size if name.startswith("Heaptide itself:<heaptide>")]
     assert len(own) == 1
     # The lines of the jobs have their own memory, to the byte but for the list that holds it.
     assert 0 <= by_size[f"work:{script}:7"] - N_JOBS * 100_001 < 30_000

@@ -239,8 +239,9 @@ def test_magics_measure_statements_functions_and_cells(tmp_path: Path) -> None:
         with patch("IPython.display.display") as display, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             shell.run_cell_magic("heaptide", "-o page.html --objects", "stay = [bytearray(1 << 20) for _ in range(9)]")
-        frame = display.call_args.args[0].data
+        frame, line = display.call_args.args[0]["text/html"], display.call_args.args[0]["text/plain"]
         assert "<iframe style=" in frame and len(frame) > 10_000
+        assert line.startswith("peak 9.") and "allocations" in line, line
         assert not [each for each in warned if "IFrame" in str(each.message)]
         assert len(shell.user_ns["stay"]) == 9
         # A failing cell shows its graph, and fails.
@@ -248,9 +249,28 @@ def test_magics_measure_statements_functions_and_cells(tmp_path: Path) -> None:
             try:
                 shell.run_cell_magic("heaptide", "", "block = bytearray(1 << 20)\\n1 / 0")
             except ZeroDivisionError:
-                assert "<iframe style=" in display.call_args.args[0].data
+                assert "<iframe style=" in display.call_args.args[0]["text/html"]
             else:
                 raise AssertionError("the cell's failure is lost")
+        # A small cell, and any cell on request, gets a small table instead of the page.
+        big = "def hold(): return bytearray(5 << 20)\\nhold()"
+        for options, cell, is_short in (("", "x = 1", True), ("--page", "x = 1", False), ("--short", big, True)):
+            with patch("IPython.display.display") as display:
+                shell.run_cell_magic("heaptide", options, cell)
+            shown = display.call_args.args[0]
+            assert ("<iframe" not in shown["text/html"]) == is_short == (len(shown["text/html"]) < 5_000), options
+            assert shown["text/plain"].startswith("peak ")
+        assert "hold" in shown["text/html"]
+        shell.run_cell(
+            "import subprocess, sys\\n"
+            "def starts():\\n"
+            "    code = 'block = bytearray(60 << 20); print(1, flush=True); input()'\\n"
+            "    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}\\n"
+            "    child = subprocess.Popen([sys.executable, '-c', code], **pipes)\\n"
+            "    child.stdout.readline()\\n"
+            "    child.communicate(b'x')\\n"
+        )
+        run("mprun", "-c -T children.txt -f starts starts()")
         # In a notebook the table is part of the cell's output; on a terminal it goes to a pager.
         shell.kernel = object()
         run("mprun", "-f cell cell(10)")
@@ -269,6 +289,8 @@ def test_magics_measure_statements_functions_and_cells(tmp_path: Path) -> None:
     assert len(printed) == 2 and ", increment: " in printed[0] and printed[0].endswith(" MiB")
     (printed_table,) = tables(done.stdout[done.stdout.rindex("Filename: ") :].partition("refused: ")[0])
     assert printed_table.row("kept =").increment == pytest.approx(10, abs=1)
+    (with_children,) = tables((tmp_path / "children.txt").read_text())
+    assert with_children.row("child.stdout.readline()").increment > 50
     (table,) = tables((tmp_path / "report.txt").read_text())
     assert table.row("kept =").increment == pytest.approx(10, abs=1)
     assert "<html" in (tmp_path / "page.html").read_text()
@@ -301,7 +323,7 @@ def test_recorded_cell_may_await_and_has_a_value(tmp_path: Path) -> None:
             with patch("IPython.display.display") as display:
                 done = run(awaiting)
             assert done.result == len(shell.user_ns["block"]) == 5 << 20, done
-            assert "<iframe style=" in display.call_args.args[0].data
+            assert "<iframe style=" in display.call_args.args[0]["text/html"]
         with patch("IPython.display.display"):
             failed = run_like_a_kernel("%%heaptide\\nawait asyncio.sleep(0)\\n1 / 0")
             assert isinstance(failed.error_in_exec, ZeroDivisionError)

@@ -188,7 +188,7 @@ def test_initial_and_final_memory_are_those_of_the_process(python: Run) -> None:
         warm=True,
     )
     fields = dict(line.split(": ") for line in done.stdout.splitlines()[-5:])
-    assert list(fields) == ["Job name", "Start time", "Elapsed time", "Initial memory", "Final memory"]
+    assert list(fields) == ["Job name", "Task start time", "Elapsed time", "Initial memory", "Final memory"]
     initial, final = (float(fields[key].split(" ")[0]) for key in ("Initial memory", "Final memory"))
     assert final - initial == pytest.approx(20, abs=1)
     assert initial < 100

@@ -180,3 +180,12 @@ def test_component_is_found_by_its_command_line(tmp_path: Path) -> None:
     done = python("-X", "utf8", "-W", "ignore", "-B", tmp_path / "job.py", "worker", "--fast", cwd=tmp_path)
     assert "component worker: recording into" in done.stderr
     assert has_block(tmp_path / "worker_memory.bin")
+
+
+@pytest.mark.once
+def test_guide_lists_every_key_of_the_profiling_section() -> None:
+    from heaptide.platforms.airflow import profiling
+
+    guide = Path(__file__).resolve().parents[3] / "docs" / "guide" / "platforms" / "airflow.md"
+    listed = {line.split("`")[1] for line in guide.read_text().splitlines() if line.startswith("| `")}
+    assert {name for name in listed if name.startswith("heaptide_")} == set(profiling.KEYS)

@@ -15,30 +15,30 @@ from support.commands import python
 
 pytestmark = pytest.mark.once
 
-CELERY = """
+GEARMAN = """
 from heaptide.platforms import Platform
 
 PLATFORM = Platform(
-    variables={"trace_components": "CELERY_MEMORY_COMPONENTS", "keep": "CELERY_MEMORY_KEEP"},
-    documented={"CELERY_MEMORY_CONFIG": "Celery's file"},
-    config_file=lambda environment: environment.get("CELERY_MEMORY_CONFIG", ""),
+    variables={"trace_components": "GEARMAN_MEMORY_COMPONENTS", "keep": "GEARMAN_MEMORY_KEEP"},
+    documented={"GEARMAN_MEMORY_CONFIG": "Gearman's file"},
+    config_file=lambda environment: environment.get("GEARMAN_MEMORY_CONFIG", ""),
     config_section="memory",
     config_names={"objects": "every_object"},
-    components={"beat": "celery * beat"},
-    home="/var/lib/celery",
+    components={"beat": "gearman * beat"},
+    home="/var/lib/gearman",
     task_methods={"apply": "message"},
 )
 """
 
 
 @pytest.fixture
-def celery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def gearman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A platform that is one file."""
-    (tmp_path / "celery.py").write_text(CELERY)
+    (tmp_path / "gearman.py").write_text(GEARMAN)
     monkeypatch.setattr(platforms, "__path__", [*platforms.__path__, str(tmp_path)])
     yield
-    sys.modules.pop("heaptide.platforms.celery", None)
-    vars(platforms).pop("celery", None)
+    sys.modules.pop("heaptide.platforms.gearman", None)
+    vars(platforms).pop("gearman", None)
 
 
 def load(**environment: str) -> settings.Settings:
@@ -46,31 +46,31 @@ def load(**environment: str) -> settings.Settings:
     return settings.resolve(environment, config_files.find({"HEAPTIDE_CONFIG": "off", **environment}))
 
 
-@pytest.mark.usefixtures("celery")
+@pytest.mark.usefixtures("gearman")
 def test_variables_of_a_new_platform_set_values() -> None:
-    assert "celery" in platforms.names()
-    assert load(CELERY_MEMORY_KEEP="7").keep == 7
-    assert load(CELERY_MEMORY_KEEP="7", HEAPTIDE_KEEP="8").keep == 8
+    assert "gearman" in platforms.names()
+    assert load(GEARMAN_MEMORY_KEEP="7").keep == 7
+    assert load(GEARMAN_MEMORY_KEEP="7", HEAPTIDE_KEEP="8").keep == 8
     rows = [name for setting in settings.ALL for name in setting.environment_names(platforms.all_platforms())]
-    assert "CELERY_MEMORY_KEEP" in rows
+    assert "GEARMAN_MEMORY_KEEP" in rows
 
 
-@pytest.mark.usefixtures("celery")
+@pytest.mark.usefixtures("gearman")
 def test_configuration_file_of_a_new_platform_sets_values(tmp_path: Path) -> None:
-    (tmp_path / "celery.ini").write_text("[memory]\nevery_object = yes\n")
-    assert load(CELERY_MEMORY_CONFIG=str(tmp_path / "celery.ini")).objects is True
+    (tmp_path / "gearman.ini").write_text("[memory]\nevery_object = yes\n")
+    assert load(GEARMAN_MEMORY_CONFIG=str(tmp_path / "gearman.ini")).objects is True
 
 
-@pytest.mark.usefixtures("celery")
+@pytest.mark.usefixtures("gearman")
 def test_components_of_a_new_platform_are_recorded_in_its_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = load(CELERY_MEMORY_COMPONENTS="beat")
+    chosen = load(GEARMAN_MEMORY_COMPONENTS="beat")
     assert components.selected(chosen) == ["beat"]
-    monkeypatch.setattr(sys, "orig_argv", ["python", "/usr/bin/celery", "-A", "shop", "beat"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "/usr/bin/gearman", "-A", "shop", "beat"])
     assert components.matched(chosen) == "beat"
-    assert capture_files.home(chosen) == "/var/lib/celery"
+    assert capture_files.home(chosen) == "/var/lib/gearman"
 
 
-@pytest.mark.usefixtures("celery")
+@pytest.mark.usefixtures("gearman")
 def test_worker_runs_tasks_of_a_new_platform() -> None:
     class Task:
         def apply(self, message: dict[str, int]) -> int:

@@ -16,8 +16,10 @@ from support.terminal_screen import TerminalScreen
 
 pytestmark = pytest.mark.once
 
-# Clipboard, window title, clear screen, colours, C1 control, delete, carriage return, right-to-left override, isolate.
-HOSTILE = "\x1b]52;c;aGk=\x07\x1b]0;title\x07\x1b[2J\x1b[8m\x9b31m\x7f\r\u202e\u2066"
+# Clipboard, window title, clear screen, colours, C1 control, delete, carriage return, right-to-left override, isolate,
+# and a line of its own.
+FORGED = "FORGED LINE"
+HOSTILE = "\x1b]52;c;aGk=\x07\x1b]0;title\x07\x1b[2J\x1b[8m\x9b31m\x7f\r\u202e\u2066\n" + FORGED
 _INTERPRETED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _OWN_COLOURS = re.compile("\x1b\\[(0|1|2|3[0-7]|9[0-7])m")
 
@@ -89,6 +91,8 @@ COMMANDS = [
 def _check(text: str, what: str) -> None:
     found = _INTERPRETED.search(_OWN_COLOURS.sub("", text))
     assert found is None, f"{what}: {text[max(0, found.start() - 80) : found.end() + 20]!r}"
+    if " csv " not in what:  # CSV quotes line feeds
+        assert not re.search(rf"^\s*{FORGED}", text, re.MULTILINE), f"{what}: {text!r}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -112,7 +116,7 @@ def test_exports_keep_names_by_the_rules_of_their_format(folder: Path) -> None:
     table = heaptide("transform", "csv", "-o", "-", "a.tide", cwd=folder).stdout
     assert "\x1b]52;c;aGk=\x07" in table
     facts = json.loads(heaptide("stats", "--json", "a.tide", cwd=folder).stdout)
-    assert "argument" + HOSTILE in facts["metadata"]["command_line"]
+    assert "argument" + HOSTILE.replace("\n", "\\n") in facts["metadata"]["command_line"]
 
 
 @pytest.mark.parametrize("command", ["live a.tide", "tree a.tide"])
@@ -161,7 +165,7 @@ def test_messages_in_the_program_escape_names(tmp_path: Path) -> None:
 
 def test_line_reports_escape_names_and_source(tmp_path: Path) -> None:
     script = tmp_path / ("lines" + HOSTILE + ".py")
-    script.write_text(f"@profile\ndef f():\n    a = 1  # {HOSTILE.replace(chr(13), '')}\nf()\n")
+    script.write_text(f"@profile\ndef f():\n    a = 1  # {''.join(HOSTILE.split()[:-2])}\nf()\n")
     done = heaptide("lines", script, cwd=tmp_path)
     assert "a = 1" in done.stdout
     _check(done.stdout + done.stderr, "lines")

@@ -164,7 +164,7 @@ def test_foreign_file_is_refused_in_one_sentence(tmp_path: Path, what: str, read
 @pytest.mark.parametrize("reader", READERS)
 def test_missing_empty_and_unreadable_files_are_refused_in_one_sentence(tmp_path: Path, reader: str) -> None:
     assert_refused(heaptide(reader, tmp_path / "missing", check=False), "there is no file")
-    assert_refused(heaptide(reader, tmp_path, check=False), "is a folder")
+    assert_refused(heaptide(reader, tmp_path, check=False), "there is no capture in the folder")
     (tmp_path / "empty").touch()
     assert_refused(heaptide(reader, tmp_path / "empty", check=False), "is empty")
     assert_refused(heaptide(reader, "/proc/self/mem", check=False), "/proc/self/mem")

@@ -126,13 +126,13 @@ def recorded(tmp_path: Path) -> Iterator[Callable[..., Recorded]]:
 
 
 def shown_size(number: int) -> str:
-    """Format a size as reports do."""
-    value = float(number)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.3f}{unit}"
-        value /= 1000
-    return f"{value:.3f}TB"
+    """Format a size as reports do: with three significant digits."""
+    value, unit = float(number), "B"
+    for larger in ("kB", "MB", "GB"):
+        if value >= 999.5:
+            value, unit = value / 1000, larger
+    decimals = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{decimals}f} {unit}"
 
 
 def live_bytes(capture: Path) -> int:
@@ -151,8 +151,8 @@ def test_live_view_shows_the_numbers_of_the_reports(
     screen = terminal("live", capture, columns=120)
     seen = screen.wait_for(f"heap {held}", "from_main", "from_the_worker")
     assert "running" in seen and "program.py" in seen and "resident" in seen
-    assert re.search(r"from_main at \S+ +5\.000MB +\d+\.\d\d% +5\.000MB +\d+\.\d\d% +[56]\b", seen), seen
-    assert re.search(r"from_the_worker at \S+ +2\.000MB", seen), seen
+    assert re.search(r"from_main at \S+ +5\.00 MB +\d+\.\d\d% +5\.00 MB +\d+\.\d\d% +[56]\b", seen), seen
+    assert re.search(r"from_the_worker at \S+ +2\.00 MB", seen), seen
     assert program.finish() == 3
     screen.wait_for("ended")
     screen.type("q")
@@ -251,9 +251,9 @@ def test_program_is_shown_in_another_terminal(
     port = program.port()
     program.wait_until_it_holds()
     screen = terminal("live", port, columns=120)
-    screen.wait_for("running", "from_main", "from_the_worker", "5.000MB")
+    screen.wait_for("running", "from_main", "from_the_worker", "5.00 MB")
     printed = heaptide("live", port).stdout
-    assert re.search(r"from_main at .*5\.000MB", printed), printed
+    assert re.search(r"from_main at .*5\.00 MB", printed), printed
     assert program.finish() == 3
     screen.wait_for("ended")
     screen.type("q")

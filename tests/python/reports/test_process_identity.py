@@ -89,7 +89,7 @@ def test_ambiguous_process_filter_lists_the_processes_and_accepts_their_names(fo
         assert "process 1 is 2 processes; use one of: 1@web-1, 1@web-2" in refused.stderr, command
     only = stats(*captures, "--process", "1@web-2")
     assert 9_000_000 <= only["metadata"]["peak_memory"] < 11_000_000
-    invalid = heaptide("stats", "--process", "web-1", *captures, check=False)
+    invalid = heaptide("stats", "--process", "@web-1", *captures, check=False)
     assert invalid.returncode == 2
     assert "must be a process ID" in invalid.stderr
 
@@ -111,7 +111,7 @@ def test_reports_show_two_containers_as_two_processes(folder: Path) -> None:
     heaptide("transform", "-f", "-o", folder / "trace.json", "chrome", *captures)
     trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
     named = {event["pid"]: event["args"]["name"] for event in trace if event["name"] == "process_name"}
-    assert [name.split(":")[0] for name in named.values()] == names
+    assert [name.split(" ")[0] for name in named.values()] == names
     compared = json.loads(heaptide("diff", "--json", *captures).stdout)
     assert compared["before"]["processes"][0]["pid"] == compared["after"]["processes"][0]["pid"] == 1
 

@@ -96,6 +96,7 @@ def test_reports_state_how_much_lies_in_arenas(tmp_path: Path, stats: Callable[.
     known = stats(capture)
     in_arenas = known["heaptide"]["python_arenas"]["peak_bytes"]
     assert in_arenas == arena_bytes(capture, "peak")
+    assert f"- {LABEL} ->" in heaptide("stats", capture).stdout
     share = in_arenas / known["metadata"]["peak_memory"]
     assert share > 0.5
     for command in ("stats", "tree", "summary"):

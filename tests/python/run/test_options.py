@@ -62,7 +62,7 @@ def test_output_option_names_the_capture(tmp_path: Path, spelling: str) -> None:
 def test_existing_file_is_refused_and_the_program_does_not_run(tmp_path: Path) -> None:
     existing = write(tmp_path / "existing.tide", "somebody's work")
     done = run(tmp_path, "-o", "existing.tide", "-c", CODE)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (125, "")
     message = one_sentence(done.stderr)
     assert "existing.tide exists already" in message and "--force" in message
     assert existing.read_text() == "somebody's work"
@@ -86,7 +86,7 @@ def test_exit_summary_has_the_peak_the_capture_and_a_report_command(tmp_path: Pa
     done = run(tmp_path, "-o", "named.tide", "-c", CODE)
     assert (done.returncode, done.stdout) == (0, "ran\n")
     assert "peak" in done.stderr and "named.tide" in done.stderr
-    command = re.search(r"heaptide (stats|summary|tree) \S*named\.tide", done.stderr)
+    command = re.search(r"heaptide stats \S*named\.tide", done.stderr)
     assert command, done.stderr
     assert heaptide(*command.group().split()[1:], cwd=tmp_path).stdout
 
@@ -94,14 +94,14 @@ def test_exit_summary_has_the_peak_the_capture_and_a_report_command(tmp_path: Pa
 def test_exit_summary_has_the_peak_resident_size_of_the_reports(tmp_path: Path) -> None:
     # The largest size is reached at the end, after the last sample.
     done = run(tmp_path, "-o", "named.tide", "-c", "kept = b'x' * (50 << 20)")
-    found = re.search(r"on the heap, (\S+) resident", done.stderr)
+    found = re.search(r"on the heap, (.+) resident", done.stderr)
     assert found, done.stderr
     assert f"Peak resident size:\n\t{found.group(1)}\n" in heaptide("stats", "named.tide", cwd=tmp_path).stdout
 
 
 def test_exit_summary_of_a_sampled_run_calls_its_peak_an_estimate(tmp_path: Path) -> None:
     done = run(tmp_path, "-o", "named.tide", "--sample=4k", "-c", CODE)
-    assert re.search(r"peak memory: about \S+ on the heap \(sampled\)", done.stderr), done.stderr
+    assert re.search(r"peak memory: about .+ on the heap \(sampled\)", done.stderr), done.stderr
 
 
 def test_exit_summary_follows_all_output_of_the_program(tmp_path: Path) -> None:

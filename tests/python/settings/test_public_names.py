@@ -19,27 +19,38 @@ OBJGRAPH = """at at_addrs by_type count find_backref_chain find_ref_chain get_le
     is_proper_module most_common_types show_backrefs show_chain show_growth show_most_common_types show_refs typestats"""
 
 PUBLIC = {
-    "heaptide": """HeapCensus HeapTaken RecordingError Tracker __version__ active component heap heap_census heap_snapshot
-        hpy leaks load_ipython_extension memory_usage memray_profiling objects profile profile_memory""",
+    "heaptide": """HeapCensus HeapTaken RecordingError Tracker __version__ active asgi component control heap heap_census
+        heap_snapshot hpy job label leaks load_ipython_extension memory_usage memray_profiling objects on_pressure profile
+        profile_memory reports set_mode wsgi""",
     "heaptide.asgi": "App app mount",
     "heaptide.wsgi": "App app mount",
     "heaptide.control": """BASE Control DEFAULT_KEEP_BYTES DEFAULT_KEEP_SESSIONS DEFAULT_REQUESTS_PER_SECOND start
         start_as_set token_as_set""",
+    "heaptide.jobs": "OUTCOMES Job current job",
+    "heaptide.labels": "current label",
     "heaptide.leaks": "Frame GrownType Job JobTracer Rest Site around clear_caches",
     "heaptide.objects": OBJGRAPH,
     "heaptide.reports": "Report Sink set_sink to_file",
     "heaptide.settings": "ALL Setting Settings load",
     "heaptide.notebook": "load_ipython_extension",
-    "heaptide.compat.guppy": "hpy",
-    "heaptide.compat.memory_profiler": """LineProfiler LogFile MemitResult MemoryProfilerMagics choose_backend install
-        load_ipython_extension memory_usage profile show_results""",
-    "heaptide.compat.memray": """AllocationRecord AllocatorType Destination FileDestination FileFormat FileReader Metadata
-        SocketDestination Tracker __version__ install set_log_level start_thread_trace""",
+    "heaptide.compat.guppy": "Root __version__ heapy hpy sets",
+    "heaptide.compat.guppy.sets": """BitSet ImmBitSet ImmNodeSet MutBitSet MutNodeSet NodeSet immbit immbitrange immbitset
+        immnodeset immnodeset_union mutbitset mutnodeset mutnodeset_union""",
+    "heaptide.compat.memory_profiler": """CodeMap LineProfiler LogFile MemTimer MemitResult MemoryProfilerMagics
+        TimeStamper _get_child_memory _get_memory choose_backend exec_with_profiler has_tracemalloc install
+        load_ipython_extension memory_usage profile run_module_with_profiler show_results""",
+    "heaptide.compat.mprof": """ALL_ACTIONS attach_action clean_action filter_mprofile_mem_usage_by_function
+        find_first_process function_labels get_action get_cmd_line get_profile_filenames get_profiles help_msg list_action
+        main peak_action plot_action print_usage read_mprofile_file rm_action run_action""",
+    "heaptide.compat.memray": """AllocationRecord AllocatorType Destination FileDestination FileFormat FileReader
+        MemorySnapshot Metadata SocketDestination SocketReader Tracker __version__ dump_all_records install
+        load_ipython_extension set_log_level start_thread_trace""",
     "heaptide.compat.objgraph": OBJGRAPH,
 }
 
-# Dotted words in the documents that are not Python names: files and JSON keys.
+# Dotted words in the documents that are not Python names: files and JSON keys; and a class that needs MRQ.
 OTHER_WORDS = {"heaptide.cfg", "heaptide.toml", "heaptide.pth", "heaptide.findings", "heaptide.profiling"}
+OTHER_WORDS.add("heaptide.platforms.mrq.Worker")
 MADE_BY_THE_EXAMPLE = "heaptide._attached"
 
 
@@ -66,6 +77,9 @@ def documented_names() -> list[str]:
 def private_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Use a private folder for the sockets of applications that are created on demand."""
     monkeypatch.setenv("HEAPTIDE_RUNTIME_DIR", str(tmp_path))
+    # The mounted applications put these into the environment of this process, which later tests pass on.
+    monkeypatch.setenv("HEAPTIDE_RUN", "public-names")
+    monkeypatch.setenv("HEAPTIDE_RUN_FOLDER", str(tmp_path / "sessions" / "public-names"))
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -94,8 +108,10 @@ def test_public_names_are_found_without_importing_their_module() -> None:
     assert json.loads(done.stdout) == []
 
 
-@pytest.mark.parametrize("module", ["heaptide", "heaptide.compat.memray", "heaptide.compat.memory_profiler"])
+@pytest.mark.parametrize(
+    "module", ["heaptide", "heaptide.compat.memray", "heaptide.compat.memory_profiler", "heaptide.compat.mprof run"]
+)
 def test_documented_commands_print_help(module: str) -> None:
-    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", *module.split(), "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout.lower()

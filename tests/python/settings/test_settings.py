@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heaptide import messages, platforms, settings
+from heaptide import messages, platforms, setting_values, settings
 from heaptide.activation import config_files, toml_for_310
 from support.commands import REPOSITORY
 
@@ -106,13 +106,13 @@ def test_unreadable_file_is_reported_and_ignored(
 
 def test_sizes_and_words_are_parsed() -> None:
     sizes = {"4096": 4096, "512k": 524_288, "1MiB": 1 << 20, "1.5M": 3 << 19, "2kB": 2000, "1g": 1 << 30, "0": 0}
-    assert {text: settings.size(text) for text in sizes} == sizes
-    assert settings.sample("yes") is True and settings.sample("off") == 0
-    assert settings.run("run") and settings.run("1") and not settings.run("off")
-    assert settings.words(" a ,,b") == ["a", "", "b"] and settings.words("  ") == []
+    assert {text: setting_values.size(text) for text in sizes} == sizes
+    assert setting_values.sample("yes") is True and setting_values.sample("off") == 0
+    assert setting_values.run("run") and setting_values.run("1") and not setting_values.run("off")
+    assert setting_values.words(" a ,,b") == ["a", "", "b"] and setting_values.words("  ") == []
     for text in ("", "k", "inf", "nan", "-1", "99999999g"):
         with pytest.raises(ValueError):
-            settings.size(text)
+            setting_values.size(text)
 
 
 def test_every_name_is_declared_once() -> None:

@@ -219,7 +219,7 @@ def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) 
         assert program.stdout is not None
         assert program.stdout.readline() == "holding\n"
         with terminal.TerminalScreen([*command, "live", "x.tide"], cwd=tmp_path, columns=200) as screen:
-            screen.wait_for("leaf_function", "hold", "3.000MB")
+            screen.wait_for("leaf_function", "hold", "3.00 MB")
             screen.type("q")
             assert screen.finish() == 0
         program.communicate("\n")

@@ -37,7 +37,7 @@ class Recording:
         self.capture = capture
         lines = heaptide("parse", capture).stdout.splitlines()
         self.events = [event_of(line) for line in lines if line.startswith(("ALLOCATION ", "FREE"))]
-        self.leaks = leaks_by_function(heaptide("tree", "--leaks", "-b", "100000", capture).stdout)
+        self.leaks = leaks_by_function(heaptide("tree", "--layout=memray", "--leaks", "-b", "100000", capture).stdout)
 
     def allocation(self, address: int, size: int) -> tuple[int, str]:
         """Return the position of the only allocation of this block, and its allocator."""
@@ -84,7 +84,7 @@ def event_of(line: str) -> Event:
 def leaks_by_function(tree: str) -> dict[str, int]:
     """Sum the leaked bytes of each function that made calls under test, from the text of the leak tree.
 
-    Sizes are printed with three decimals, so they are exact below a megabyte.
+    In memray's layout sizes have three decimals, so they are exact below a megabyte.
     """
     units = {"B": 1, "kB": 1000, "MB": 1000**2}
     leaks: dict[str, int] = {}

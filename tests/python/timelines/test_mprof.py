@@ -84,7 +84,10 @@ def test_mprof_prints_the_same_peaks_for_heaptides_file(tmp_path: Path, recorded
     whole, children = by_mprof
     assert whole > 64
     assert sum(size > 16 for size in children.values()) >= 2
-    assert mprof("list", cwd=tmp_path) == heaptide("list", cwd=tmp_path).stdout
+    # The same numbers and names: number, name, time, date; here number, date, time, name.
+    listed = [line.split()[:2] for line in mprof("list", cwd=tmp_path).splitlines()]
+    _, *rows = heaptide("list", cwd=tmp_path).stdout.splitlines()
+    assert [[row.split()[0], row.split()[-1]] for row in rows] == listed
     # Without a name both read the newest file.
     assert mprof("peak", cwd=tmp_path) == heaptide("peak", cwd=tmp_path).stdout
 

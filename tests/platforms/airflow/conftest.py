@@ -1,0 +1,32 @@
+"""Fixtures of the tests with the real Airflow: one running stack for all tests that need one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from platform_support.airflow_stack import Home, Stack
+from platform_support.environments import Environment
+
+PROFILING = {
+    "memray_trace_components": "scheduler, dag_processor, api, triggerer",
+    "heaptide_trace_tasks": "memory_cases.case_*, left_behind, other_team.*",
+    "heaptide_upload": "yes",
+}
+
+
+@pytest.fixture(scope="session")
+def stack(installed: Callable[[str], Environment], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Return a stack in which one run of each DAG has ended."""
+    home = Home(installed("airflow"), tmp_path_factory.mktemp("stack") / "home", PROFILING)
+    stack = Stack(home)
+    try:
+        stack.start()
+        for dag in ("left_behind", "memory_cases", "other_team"):
+            stack.trigger(dag, "one")
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda dag: stack.wait_for_run(dag, "one"), ("memory_cases", "other_team")))
+        yield stack
+    finally:
+        stack.stop()

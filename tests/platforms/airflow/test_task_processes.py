@@ -1,0 +1,80 @@
+"""Tests task processes one at a time: inherited recordings, retention, and homes that cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from platform_support.airflow_stack import PROGRAMS, Home
+from platform_support.environments import Environment
+
+REPOSITORY = PROGRAMS.parents[3]
+
+
+def run_tasks(home: Home, *words: str, **env: str) -> list[dict[str, Any]]:
+    """Run task processes; return the last line of each result."""
+    home.environment.run("python", PROGRAMS / "task_cases.py", *words, cwd=home.folder, **home.variables, **env)
+    files = sorted(
+        (home.folder / "heaptide" / "tasks" / "by_hand").glob("*.jsonl"), key=lambda path: path.stat().st_mtime
+    )
+    return [json.loads(path.read_text().splitlines()[-1]) for path in files]
+
+
+@pytest.mark.behaviour("inherited_recording", "tasks")
+def test_task_process_with_an_inherited_recording_gets_its_own(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_tasks": "by_hand.*"})
+    (record,) = run_tasks(home, "1", "inherit")
+    assert record["outcome"] == "ok" and record["peak_bytes"] >= 21_000_033
+    assert Path(record["capture"]).name == "run_0.try1.tide"
+    assert [path.name for path in home.folder.glob("parent.tide*")] == ["parent.tide"]
+
+
+@pytest.mark.behaviour("retention")
+def test_captures_of_tasks_are_bounded_by_number_age_and_size(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    profiling = {"heaptide_trace_tasks": "by_hand", "heaptide_keep": "2"}
+    home = Home(installed("airflow"), tmp_path / "home", profiling)
+    assert len(run_tasks(home, "4")) == 4
+    folder = home.folder / "heaptide" / "tasks" / "by_hand" / "t"
+    assert sorted(path.name for path in folder.iterdir()) == ["run_2.try1.tide", "run_3.try1.tide"]
+    (home.folder / "heaptide" / ".swept").unlink()
+    old = [*folder.iterdir(), *folder.parent.glob("*.jsonl")]
+    for path in old:
+        os.utime(path, (time.time() - 40 * 86_400,) * 2)
+    assert len(run_tasks(home, "1")) == 1
+    assert not [path for path in old if path.exists()]
+    (home.folder / "heaptide" / ".swept").unlink()
+    run_tasks(home, "1", AIRFLOW__PROFILING__HEAPTIDE_KEEP_BYTES="0")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.behaviour("elsewhere")
+def test_task_that_cannot_write_to_the_home_has_its_capture_in_the_temporary_folder(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    home = Home(
+        installed("airflow"), tmp_path / "home", {"heaptide_trace_tasks": "by_hand", "heaptide_home": "/dev/null"}
+    )
+    (tmp_path / "tmp").mkdir()
+    assert run_tasks(home, "1", TMPDIR=str(tmp_path / "tmp")) == []
+    assert len(list((tmp_path / "tmp").glob("heaptide-*/airflow/tasks/by_hand/t/*.tide"))) == 1
+
+
+@pytest.mark.behaviour("ui")
+def test_pages_have_the_colours_of_the_other_pages() -> None:
+    def colours(path: str, first: str) -> str:
+        text = (REPOSITORY / path).read_text()
+        start = text.index(first)
+        return text[start : text.index("}", start)]
+
+    for first in (":root {", ":root[data-theme='dark'] {"):
+        own = colours("python/heaptide/platforms/airflow/web/style.css", first)
+        assert own == colours("web/src/style.css", first)

@@ -1,0 +1,156 @@
+"""Tests the command lines that COMPSs starts for its master and its workers: `python -m mprof run …`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from platform_support.environments import REPOSITORY, Environment
+from support.waiting import wait_until
+
+COMPAT = {"HEAPTIDE_COMPAT": "memory_profiler"}
+# What the runtime starts; `launch.py` is the binding's launcher.
+MPROF = ("python", "-u", "-O", "-m", "mprof", "run", "--multiprocess", "--include-children")
+LAUNCH = """
+import subprocess, sys
+held = bytearray(64 << 20)
+print(sys.flags.optimize, "-u" in sys.orig_argv, sys.argv[1:], sys.stdin.readline().strip(), flush=True)
+subprocess.run([sys.executable, "-c", "import time; held = bytearray(32 << 20); time.sleep(0.5)"], check=True)
+sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="session")
+def compss(installed: Callable[[str], Environment]) -> Environment:
+    """The environment with memory_profiler and Open MPI."""
+    return installed("compss")
+
+
+def run(compss: Environment, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a program under the command line of COMPSs, with a line of input."""
+    (folder / "launch.py").write_text(LAUNCH)
+    command = compss.words((*MPROF, *words))
+    return subprocess.run(
+        command, input="typed\n", capture_output=True, text=True, cwd=folder, env=compss.variables(COMPAT)
+    )
+
+
+def sizes_in(profile: Path) -> list[float]:
+    """Return the sizes of the whole program in MiB."""
+    return [float(line.split()[1]) for line in profile.read_text().splitlines() if line.startswith("MEM ")]
+
+
+@pytest.mark.behaviour("master", "format", "exit_code", "document")
+def test_master_writes_a_profile_and_keeps_the_programs_behaviour(compss: Environment, tmp_path: Path) -> None:
+    done = run(compss, tmp_path, "launch.py", "app", "--flag")
+    assert done.returncode == 3, done.stderr
+    assert "1 True ['app', '--flag'] typed" in done.stdout
+    (profile,) = tmp_path.glob("mprofile_*.dat")
+    assert re.fullmatch(r"mprofile_\d{14}\.dat", profile.name)
+    lines = profile.read_text().splitlines()
+    assert lines[0].startswith("CMDLINE ") and "launch.py" in lines[0]
+    assert any(re.fullmatch(r"MEM \d+\.\d+ \d+\.\d+", line) for line in lines)
+    assert any(re.fullmatch(r"CHLD \d+ \d+\.\d+ \d+\.\d+", line) for line in lines)
+    # The real mprof reads it, and ours draws it without matplotlib.
+    peak = compss.run("python", "-m", "mprof", "peak", profile.name, cwd=tmp_path).stdout
+    assert float(re.findall(r"(\d+\.\d+) MiB", peak)[0]) >= 96
+    plot = ("python", "-m", "mprof", "plot", "-o", "profile.svg", profile.name)
+    compss.run(*plot, cwd=tmp_path, **COMPAT)
+    assert (tmp_path / "profile.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.behaviour("workers", "fresh_file")
+def test_worker_writes_a_fresh_file_of_its_host(compss: Environment, tmp_path: Path) -> None:
+    host = os.uname().nodename
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    for _ in range(2):
+        assert run(compss, tmp_path, "--output", folder / f"{host}.dat", "launch.py").returncode == 3
+    files = sorted(path.name for path in folder.iterdir())
+    assert len(files) == 2 and f"{host}.dat" in files
+    assert all((folder / name).read_text().count("CMDLINE") == 1 for name in files)
+
+
+@pytest.mark.behaviour("exit_code")
+def test_signal_that_ends_the_program_ends_the_command(compss: Environment, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import os, signal, time\nopen('ready', 'w')\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        compss.words((*MPROF, "--output", "app.dat", "app.py")), cwd=tmp_path, env=compss.variables(COMPAT)
+    )
+    wait_until((tmp_path / "ready").exists, "the program")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait() == -signal.SIGTERM
+
+
+# Each rank holds its block until the profile has a sample of it.
+RANKED = """
+import time
+from mpi4py import MPI
+rank = MPI.COMM_WORLD.rank
+held = bytearray((rank + 1) << 25)
+MPI.COMM_WORLD.barrier()
+limit = time.monotonic() + 60
+while time.monotonic() < limit:
+    with open(f"node-rank{rank}.dat") as file:
+        if any(float(line.split()[1]) >= (rank + 1) * 32 for line in file if line.startswith("MEM")):
+            break
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.behaviour("ranks")
+def test_four_ranks_of_a_host_have_their_own_files(compss: Environment, tmp_path: Path) -> None:
+    (tmp_path / "ranked.py").write_text(RANKED)
+    command = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "4", compss.python, *MPROF[1:])
+    compss.run(*command, "--output", "node.dat", "ranked.py", cwd=tmp_path, **COMPAT)
+    files = sorted(path.name for path in tmp_path.glob("node*.dat"))
+    assert files == [f"node-rank{rank}.dat" for rank in range(4)]
+    for rank, name in enumerate(files):
+        sizes = [
+            float(line.split()[1]) for line in (tmp_path / name).read_text().splitlines() if line.startswith("MEM")
+        ]
+        assert max(sizes) >= (rank + 1) * 32
+
+
+@pytest.mark.behaviour("sizes")
+@pytest.mark.parametrize("backend", ["psutil_pss", "psutil_uss"])
+def test_proportional_and_unique_sizes_are_recorded(compss: Environment, tmp_path: Path, backend: str) -> None:
+    done = run(compss, tmp_path, "--backend", backend, "--output", "size.dat", "launch.py")
+    assert done.returncode == 3, done.stderr
+    assert 64 <= max(sizes_in(tmp_path / "size.dat")) < 200
+
+
+def spent(pid: int) -> float:
+    """Return CPU seconds of all threads of a process."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
+
+
+@pytest.mark.behaviour("sampling_cost")
+def test_sample_of_64_children_takes_at_most_a_hundredth_of_the_interval(compss: Environment, tmp_path: Path) -> None:
+    profile = tmp_path / "many.dat"
+    program = REPOSITORY / "bench" / "programs" / "many_children.py"
+    command = compss.words((*MPROF, "--output", profile, program, "64"))
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=compss.variables(COMPAT), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as sampler:
+        assert sampler.stdin is not None and sampler.stdout is not None
+        assert "ready\n" in iter(sampler.stdout.readline, "")
+        costs = []
+        # The first windows include start-up: finding all children, their first sizes. Other load on the machine makes
+        # the time of a window longer, so the cheapest one counts.
+        for _ in range(8):
+            before, first = spent(sampler.pid), len(sizes_in(profile))
+            wait_until(lambda first=first: len(sizes_in(profile)) >= first + 10 or time.sleep(0.1), "ten samples")
+            costs.append((spent(sampler.pid) - before) / (len(sizes_in(profile)) - first))
+        sampler.stdin.close()
+    assert sampler.returncode == 0
+    assert profile.read_text().count("CHLD") >= 64 * 80
+    # COMPSs' command line samples every 0.1 s.
+    assert min(costs) <= 0.1 / 100, costs

@@ -1,0 +1,38 @@
+"""Fixtures of the tests that run real platforms. `make test-platforms` runs them, on one version of Python.
+
+Each platform is one folder: `requirements.txt` pins what is installed, `behaviours.toml` lists what the tests prove.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+from platform_support import environments
+from platform_support.behaviours import Results
+from platform_support.environments import Environment
+from support.hermetic import become_hermetic
+
+# pip needs its own configuration; the platforms get none of the caller's variables.
+_PIP_VARIABLES = dict(os.environ)
+become_hermetic()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Collect results for the page of behaviours."""
+    config.addinivalue_line("markers", "behaviour(*names): behaviours of behaviours.toml that the test proves")
+    config.pluginmanager.register(Results())
+
+
+@pytest.fixture(scope="session")
+def installed() -> Callable[[str], Environment]:
+    """Return the installed environment of a platform, by the name of its folder."""
+    made: dict[str, Environment] = {}
+
+    def get(name: str) -> Environment:
+        if name not in made:
+            made[name] = environments.install(name, _PIP_VARIABLES)
+        return made[name]
+
+    return get

@@ -1,0 +1,34 @@
+"""Tests tasks in flytekit's container entry point, which a Flyte cluster runs for each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from platform_support.deck_pages import Page
+from platform_support.environments import Environment
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+@pytest.mark.behaviour("remote")
+@pytest.mark.parametrize(("task", "has_failed"), [("above", False), ("failing", True), ("waiting", False)])
+def test_deck_is_stored_next_to_the_outputs(flyte: Environment, tmp_path: Path, task: str, has_failed: bool) -> None:
+    flyte.run(
+        *("python", PROGRAMS / "execute_remotely.py", task, tmp_path),
+        cwd=tmp_path,
+        PYTHONPATH=str(PROGRAMS),
+        TMPDIR=str(tmp_path),
+    )
+    assert (tmp_path / "outputs" / "error.pb").exists() == has_failed
+    page = Page(tmp_path / "outputs" / "deck.html")
+    assert page.titles == ["Memray Flamegraph"]
+    assert page.report()["head"]["peak_bytes"] >= 8_000_000
+
+
+@pytest.mark.behaviour("same_second")
+def test_repeated_executions_in_one_folder_keep_separate_files(flyte: Environment, tmp_path: Path) -> None:
+    for _ in range(2):
+        command = ("python", PROGRAMS / "execute_remotely.py", "failing", tmp_path)
+        flyte.run(*command, cwd=tmp_path, PYTHONPATH=str(PROGRAMS), TMPDIR=str(tmp_path))
+    assert len(list((tmp_path / "memray_bin").glob("failing.*.bin"))) == 2

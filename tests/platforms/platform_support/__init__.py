@@ -1,0 +1,1 @@
+"""Support for the tests of real platforms: their installed environments, and the behaviours that the tests prove."""

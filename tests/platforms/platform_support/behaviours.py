@@ -1,0 +1,70 @@
+"""The behaviours that a platform's tests prove, and the results of the tests.
+
+`tests/platforms/NAME/behaviours.toml` lists them: a key and a sentence each, under `[limits]` those that cannot hold,
+with the reason. A test names the keys that it proves: `@pytest.mark.behaviour("both_orders", "workflow")`. After a run,
+`build/platforms/results/NAME.json` has the result of each test; `scripts/platform_checks.py` makes the page of both.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+TESTS = Path(__file__).resolve().parent.parent
+RESULTS = TESTS.parent.parent / "build" / "platforms" / "results"
+
+
+def listed(platform: str) -> dict[str, Any]:
+    """Return the content of a platform's list of behaviours."""
+    return tomllib.loads((TESTS / platform / "behaviours.toml").read_text())
+
+
+class Results:
+    """Collects the results of the tests, by platform: a pytest plugin."""
+
+    def __init__(self) -> None:
+        self._behaviours: dict[str, list[str]] = {}
+        self._outcomes: dict[str, str] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note what each test proves; an unlisted behaviour is an error."""
+        for item in items:
+            names = [name for mark in item.iter_markers("behaviour") for name in mark.args]
+            known = listed(_platform(item.nodeid))["behaviours"]
+            unknown = [name for name in names if name not in known]
+            if unknown:
+                raise pytest.UsageError(f"{item.nodeid}: behaviours.toml has no {', '.join(unknown)}")
+            self._behaviours.setdefault(_test(item.nodeid), []).extend(names)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the result of a test; one with parameters passes if all its cases do."""
+        test = _test(report.nodeid)
+        if report.failed or report.skipped:
+            self._outcomes[test] = report.outcome
+        elif report.when == "call":
+            self._outcomes.setdefault(test, "passed")
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the results, keeping those of tests that did not run."""
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        for platform in {_platform(test) for test in self._outcomes}:
+            path = RESULTS / f"{platform}.json"
+            results = json.loads(path.read_text()) if path.exists() else {}
+            for test, outcome in self._outcomes.items():
+                if _platform(test) == platform:
+                    behaviours = sorted(set(self._behaviours.get(test, ())))
+                    results[test] = {"outcome": outcome, "behaviours": behaviours}
+            path.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+
+
+def _test(nodeid: str) -> str:
+    """Return the name of a test without its parameters: `flyte/test_decks.py::test_…`."""
+    return nodeid.partition("[")[0].removeprefix("tests/platforms/")
+
+
+def _platform(nodeid: str) -> str:
+    return _test(nodeid).partition("/")[0]

@@ -1,0 +1,69 @@
+"""Walks through Racetrack's documentation of its memory profiler, with the real job runner and the real memray."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from platform_support.environments import Environment
+from platform_support.racetrack_job import EXAMPLE, PREFIX, RacetrackJob
+from support.controlled_program import page_data
+from support.waiting import wait_until
+
+
+@pytest.mark.behaviour("document", "report")
+def test_leak_is_found_step_by_step(job: RacetrackJob, racetrack: Environment, tmp_path: Path) -> None:
+    api = f"{job.address}{PREFIX}/api/v1"
+
+    def curl(*words: str) -> str:
+        command = ["curl", "--silent", "--show-error", "--fail-with-body", *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+
+    # The job was started with MEMRAY_PROFILER=true. Call the perform endpoint a couple of times.
+    for _ in range(3):
+        curl("-X", "POST", f"{api}/perform", "-H", "Content-Type: application/json", "-d", "{}")
+    # Stop the profiler session to make the job save the report file.
+    curl("-X", "POST", f"{api}/profiler/memray/stop")
+    # View the flame graph.
+    page = page_data(curl(f"{api}/profiler/memray/flamegraph"))
+    assert "perform" in page and "memory-leak/job.py" in page
+    # Download the report, and analyse it with memray's reporters.
+    curl(f"{api}/profiler/memray/report", "--output", "memray-report.bin")
+    stats = racetrack.run("memray", "stats", "memray-report.bin", cwd=tmp_path).stdout
+    largest = stats.partition("Top 5 largest allocating locations (by size):\n")[2].splitlines()[0]
+    assert re.fullmatch(rf"\s*- perform:{re.escape(str(EXAMPLE))}:7 -> 24\.000MB", largest), stats
+    assert re.search(r"get_data:<frozen importlib._bootstrap_external>:\d+ -> ", stats)
+    program = (
+        "import sys; from memray.reporters.tree import TreeReporter; from memray import FileReader;"
+        "r = FileReader(sys.argv[1]); records = r.get_high_watermark_allocation_records(merge_threads=True);"
+        "rows = sorted(((x.size, x.stack_trace(1)) for x in records), reverse=True); print(rows[0])"
+    )
+    first = racetrack.run("python", "-c", program, "memray-report.bin", cwd=tmp_path).stdout
+    # Three times 8,000,000 bytes, and the list that holds them.
+    assert first.startswith(f"(24000032, [('perform', '{EXAMPLE}', 7)])")
+    assert "perform" in shown_by_tree(racetrack, tmp_path)
+
+
+def shown_by_tree(racetrack: Environment, folder: Path) -> str:
+    """Return what `memray tree` shows of the report. It needs a terminal, which `script` provides; `q` leaves it."""
+    output = folder / "screen.txt"
+    command = f"{racetrack.bin}/memray tree memray-report.bin"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            ["script", "-qefc", command, "/dev/null"],
+            stdin=subprocess.PIPE,
+            stdout=file,
+            text=True,
+            cwd=folder,
+            env=racetrack.variables({"TERM": "xterm", "COLUMNS": "200", "LINES": "60"}),
+        )
+        try:
+            # The name of the function at the leaf, or the end of the program.
+            wait_until(lambda: "perform" in output.read_text() or process.poll() is not None, "memray's tree")
+            assert process.poll() is None, output.read_text()
+            process.communicate("q")
+        finally:
+            process.kill()
+    return output.read_text()

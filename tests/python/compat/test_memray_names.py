@@ -1,0 +1,109 @@
+"""Tests that every public name and option of the installed memray exists, and is described in the documentation."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import importlib
+import inspect
+import types
+from typing import Any
+
+import pytest
+from heaptide.compat.memray import _memray as own_private
+from heaptide.compat.memray.command_line import get_argument_parser
+from heaptide.compat.memray.records import AllocationRecord, Interval, TemporalAllocationRecord, TrackedObjectRecord
+from support.commands import REPOSITORY
+from support.memray_comparison import memray
+
+pytestmark = pytest.mark.once
+
+PAGE = (REPOSITORY / "docs" / "coming-from" / "memray-code.md").read_text()
+NAMES, _, REST = PAGE.partition("\nNot offered: ")
+NOT_OFFERED, _, OPTIONS = REST.partition("## Commands and options")
+MODULES = ["", "_memray", "_errors", "_metadata", "_stats", "_version", "_destination", "_ipython", "commands"]
+
+
+def public(module: types.ModuleType) -> list[str]:
+    """Return the names that a module defines: not what it imports from other packages."""
+    names = getattr(module, "__all__", None) or vars(module)
+    found = []
+    for name in names:
+        value = getattr(module, name)
+        home = getattr(value, "__module__", module.__name__) or ""
+        is_imported = isinstance(value, types.ModuleType) or not home.startswith("memray")
+        if name == "__version__" or not (name.startswith("_") or is_imported):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_name_is_offered_or_documented_as_missing(module: str) -> None:
+    theirs = importlib.import_module(f"memray.{module}".rstrip("."))
+    ours = importlib.import_module(f"heaptide.compat.memray.{module}".rstrip("."))
+    names = ["main", "get_argument_parser"] if module == "commands" else public(theirs)
+    assert names
+    for name in names:
+        if not hasattr(ours, name):
+            assert f"`_memray.{name}`" in NOT_OFFERED, name
+        else:
+            assert name in NAMES, name
+            value = getattr(theirs, name)
+            if isinstance(value, type) and issubclass(value, enum.Enum):
+                assert {member.name: member.value for member in value} == {
+                    member.name: member.value for member in getattr(ours, name)
+                }
+
+
+def instances() -> dict[str, Any]:
+    """Return an object of each class with attributes that only objects have."""
+    trace = own_private.FileReader.__new__(own_private.FileReader)
+    return {
+        "AllocationRecord": AllocationRecord(1, 2, 3, 6, 1, "", trace),  # type: ignore[arg-type]
+        "TemporalAllocationRecord": TemporalAllocationRecord(1, 6, "", trace, []),  # type: ignore[arg-type]
+        "TrackedObjectRecord": TrackedObjectRecord(1, 2, True, "", trace),  # type: ignore[arg-type]
+        "Interval": Interval(0, None, 1, 1),
+    }
+
+
+def test_classes_have_all_attributes_and_parameters() -> None:
+    private = importlib.import_module("memray._memray")
+    made = instances()
+    for name in (*made, "FileReader", "Tracker", "SocketReader", "MemorySnapshot"):
+        theirs, ours = getattr(private, name), made.get(name) or getattr(own_private, name)
+        for attribute in dir(theirs):
+            if not attribute.startswith("_") and attribute != "stack_id":
+                assert attribute in dir(ours), (name, attribute)
+                assert attribute in PAGE or name in ("Interval", "MemorySnapshot"), attribute
+    for method in ("get_allocation_records", "get_high_watermark_allocation_records", "get_leaked_allocation_records"):
+        theirs, ours = (getattr(module.FileReader, method) for module in (memray, own_private))
+        assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters), method
+
+
+def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the subcommands."""
+    (found,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(found.choices)
+
+
+def options(parser: argparse.ArgumentParser) -> dict[Any, Any]:
+    """Return what a parser accepts."""
+    return {
+        (*action.option_strings, action.dest): (type(action).__name__, action.default, action.choices, action.nargs)
+        for action in parser._actions
+        if not isinstance(action, argparse._SubParsersAction)
+    }
+
+
+def test_every_command_has_the_same_options_as_memray() -> None:
+    theirs = importlib.import_module("memray.commands").get_argument_parser()
+    ours = get_argument_parser()
+    assert options(ours) == options(theirs)
+    assert list(commands(ours)) == list(commands(theirs))
+    for name, parser in {"memray": theirs, **commands(theirs)}.items():
+        if name != "memray":
+            assert options(commands(ours)[name]) == options(parser), name
+        (row,) = (line for line in OPTIONS.splitlines() if line.startswith(f"| `{name}` |"))
+        for action in parser._actions:
+            for option in action.option_strings:
+                assert f"`{option}`" in row, (name, option)

@@ -1,0 +1,55 @@
+"""Tests ``heaptide jobs`` on captures, alone and together with the records of the same jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.commands import Finished, heaptide
+from support.job_records import rows
+
+pytestmark = pytest.mark.once
+
+PROGRAM = """
+import heaptide
+kept = [None] * 100
+
+@heaptide.job("leaky", key="k")
+def leaky(number):
+    kept[number] = [bytearray(100_000) for _ in range(3)]
+    temporary = bytearray(5_000_000)
+
+@heaptide.job("result")
+def result():
+    return bytearray(1_000_000)
+
+for number in range(12):
+    leaky(number)
+    made = result()
+    del made
+"""
+
+
+def test_capture_and_records_of_the_same_jobs_are_joined(tmp_path: Path, heaptide_run: Callable[..., Finished]) -> None:
+    folder = tmp_path / "records"
+    capture = heaptide_run(PROGRAM, env={"HEAPTIDE_JOBS": str(folder)}).capture
+    of_capture, of_both = rows(capture), rows(folder, capture)
+    for found in (of_capture, of_both):
+        assert {name: [row["runs"], row["ok"]] for name, row in found.items()} == {
+            "leaky": [12, 12],
+            "result": [12, 12],
+        }
+        leaky = found["leaky"]
+        assert 300_000 <= leaky["retained_per_run"] <= 310_000 and leaky["verdict"] == "leaks"
+        assert 5_300_000 <= leaky["peak_max"] <= 5_400_000
+        assert "leaky at " in leaky["site"] or "listcomp" in leaky["site"]
+        assert [found["result"]["retained_per_run"], found["result"]["verdict"]] == [0, "clean"]
+    assert of_capture["leaky"]["suggested_limit_bytes"] is None
+    assert of_both["leaky"]["suggested_limit_bytes"] > 5_300_000
+    assert heaptide("flamegraph", capture).returncode == 0
+    page = tmp_path / "jobs.html"
+    heaptide("jobs", "--html", "-o", page, folder, capture)
+    assert page.stat().st_size > 10_000
+    assert json.loads(heaptide("jobs", "--json", "--job", "leaky", folder).stdout)[0]["peak_of"] == "resident size"
