@@ -121,7 +121,8 @@ def _load(name: str) -> object:
 
     name = f"heaptide.{name}"
     native = _sys.modules.get("heaptide._native")
-    if native is None or native.active() is None:
+    # While another thread imports the native module, it has no functions yet, and nothing is recorded.
+    if getattr(native, "active", _no_capture)() is None:
         return importlib.import_module(name)
     import gc
 
@@ -133,6 +134,10 @@ def _load(name: str) -> object:
     finally:
         if is_collecting:
             gc.enable()
+
+
+def _no_capture() -> None:
+    return None
 
 
 def __dir__() -> list[str]:

@@ -32,10 +32,11 @@ def label(**labels: object) -> None:
         else:
             changed[key] = _set_by_program[key] = _cut(str(value))
     n_changes += 1
-    native = sys.modules.get("heaptide._native")
-    if native is not None and changed:
+    if changed and "heaptide._native" in sys.modules:
+        from heaptide import _native  # waits if another thread is importing it
+
         known = current()
-        native.set_labels(list(known.items()), [(key, known.get(key, "")) for key in changed])
+        _native.set_labels(list(known.items()), [(key, known.get(key, "")) for key in changed])
 
 
 def current() -> dict[str, str]:

@@ -41,8 +41,9 @@ def prepare(wants_records: Callable[[], bool]) -> None:
             _is_prepared = True
             _prepare(wants_records)
             wants_records()  # reads the settings, which must not count as memory of the program
-        inheritance.update()
-        _native.note_searched_modules(len(sys.modules))
+        n_modules = len(sys.modules)
+        if inheritance.update():
+            _native.note_searched_modules(n_modules)
 
 
 @contained

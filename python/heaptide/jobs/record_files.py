@@ -57,15 +57,15 @@ class RecordFile:
 
     def append(self, line: bytes) -> None:
         """Append one line with one system call, so that lines of threads do not mix."""
-        if not self._is_usable():
-            with self._lock:
-                if not self._is_usable():
-                    self._create()
-        # The rest of a line that was cut, as by a full disk, must not spoil this one.
-        content = b"\n" + line if self._is_torn else line
-        n_written = os.write(self._descriptor, content)
-        self._is_torn = n_written < len(content)
-        if self._is_torn:
+        # Another thread may replace the file between the check and the write.
+        with self._lock:
+            if not self._is_usable():
+                self._create()
+            # The rest of a line that was cut, as by a full disk, must not spoil this one.
+            content = b"\n" + line if self._is_torn else line
+            n_written = os.write(self._descriptor, content)
+            self._is_torn = n_written < len(content)
+        if n_written < len(content):
             raise OSError(errno.ENOSPC, "a job record could not be written in full")
 
     def close(self) -> None:

@@ -50,11 +50,13 @@ def end(variable: contextvars.ContextVar[Any]) -> None:
             _shared = None
 
 
-def update() -> None:
-    """Include modules that start threads or greenlets and that have been imported since."""
+def update() -> bool:
+    """Include modules that start threads or greenlets and that have been imported since.
+
+    Returns False if another thread is importing one of them, so that it must be included later.
+    """
     shared = _shared
-    if shared is not None:
-        shared.update()
+    return shared is None or shared.update()
 
 
 class Inheritance:
@@ -64,24 +66,28 @@ class Inheritance:
         # Not changed in place: other threads iterate over it.
         self.variables: list[contextvars.ContextVar[Any]] = []
         self._undo: dict[str, Callable[[], None]] = {}
-        self._start = self._replace(threading.Thread, "start", self._start_thread)
-        self._submit: Callable[..., Any] | None = None
+        self._replace(threading.Thread, "start", self._start_thread)
 
-    def update(self) -> None:
-        """Include thread pools and greenlets if their modules have been imported meanwhile."""
-        if self._submit is None and _FUTURES in sys.modules:
-            self._submit = self._replace(sys.modules[_FUTURES].ThreadPoolExecutor, "submit", self._submit_work)
-        if "gevent" not in self._undo and "gevent.greenlet" in sys.modules:
-            greenlet = sys.modules["gevent.greenlet"].Greenlet
+    def update(self) -> bool:
+        """Include thread pools and greenlets if their modules have been imported meanwhile.
+
+        Returns False if a module is incomplete, because another thread is importing it.
+        """
+        pools, greenlets = sys.modules.get(_FUTURES), sys.modules.get("gevent.greenlet")
+        executor, greenlet = getattr(pools, "ThreadPoolExecutor", None), getattr(greenlets, "Greenlet", None)
+        if "submit" not in self._undo and executor is not None:
+            self._replace(executor, "submit", self._submit_work)
+        if "gevent" not in self._undo and hasattr(greenlet, "add_spawn_callback"):
             greenlet.add_spawn_callback(self._start_greenlet)
             self._undo["gevent"] = lambda: greenlet.remove_spawn_callback(self._start_greenlet)
+        return (pools is None or executor is not None) and (greenlets is None or greenlet is not None)
 
     def end(self) -> None:
         """Restore the functions, except those that the program has replaced since; their wrappers are then inactive."""
         while self._undo:
             self._undo.popitem()[1]()
 
-    def _replace(self, owner: Any, name: str, by: Callable[..., Any]) -> Callable[..., Any]:
+    def _replace(self, owner: Any, name: str, by: Callable[..., Any]) -> None:
         # gevent replaces threads by a subclass.
         owner = next((base for base in owner.__mro__ if name in base.__dict__), owner)
         original: Callable[..., Any] = getattr(owner, name)
@@ -89,7 +95,7 @@ class Inheritance:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
             jobs = self._current() if self._undo else None
-            return by(jobs, *args, **kwargs) if jobs else original(*args, **kwargs)
+            return by(original, jobs, *args, **kwargs) if jobs else original(*args, **kwargs)
 
         def undo() -> None:
             if owner.__dict__.get(name) is call:
@@ -97,17 +103,16 @@ class Inheritance:
 
         setattr(owner, name, call)
         self._undo[name] = undo
-        return original
 
     def _current(self) -> Jobs:
         """Return the variables that have a value here, and their values."""
         values = [(variable, variable.get(None)) for variable in self.variables]
         return [(variable, job) for variable, job in values if job is not None]
 
-    def _start_thread(self, jobs: Jobs, thread: Any) -> None:
+    def _start_thread(self, start: Callable[..., Any], jobs: Jobs, thread: Any) -> None:
         self._pass_on(jobs, thread)
         try:
-            self._start(thread)
+            start(thread)
         except BaseException:
             _forget(thread)
             raise
@@ -130,10 +135,16 @@ class Inheritance:
         type(thread)._bootstrap_inner(thread)
 
     def _submit_work(
-        self, jobs: Jobs, executor: Any, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+        self,
+        submit: Callable[..., Any],
+        jobs: Jobs,
+        executor: Any,
+        function: Callable[..., Any],
+        /,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        assert self._submit is not None
-        return self._submit(executor, _work, jobs, function, *args, **kwargs)
+        return submit(executor, _work, jobs, function, *args, **kwargs)
 
     @contained
     def _start_greenlet(self, greenlet: Any) -> None:

@@ -115,3 +115,13 @@ def test_documented_commands_print_help(module: str) -> None:
     done = subprocess.run([sys.executable, "-m", *module.split(), "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "usage" in done.stdout.lower()
+
+
+def test_names_load_while_another_thread_imports_the_native_module() -> None:
+    program = """
+import sys, types, heaptide
+sys.modules["heaptide._native"] = types.ModuleType("heaptide._native")  # as it is before its functions are added
+print(heaptide.label.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("label\n", "")

@@ -64,9 +64,12 @@ impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
         let mut scan = Scan::resume(source, start, &[]);
-        // Even a recording without events has its registry.
+        // Even a recording without events has its registry. A file that ends in the head of its first area holds as little.
         let has_nothing = scan.chunks.is_empty() && scan.extents.is_empty();
-        if has_nothing && scan.damage.is_empty() && scan.doubts.is_empty() {
+        let is_cut_head =
+            |doubt: &Doubt| doubt.damage.category == (DamageCategory::Cut { stream: None });
+        if has_nothing && scan.damage.is_empty() && scan.doubts.iter().all(is_cut_head) {
+            scan.doubts.clear();
             scan.damage.push(Damage {
                 offset: start,
                 category: DamageCategory::OnlyHeader,
