@@ -1,60 +1,40 @@
 //! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
 //!
 //! [`main`] does everything except running Python: `heaptide run` returns a [`RunPlan`] for the caller, which has an
-//! interpreter. In reading order: `command_line` splits the arguments, `commands` has one file for each subcommand, `input`
-//! opens captures, `output` writes reports, `terminal` has the interactive views, `exit` the exit codes.
+//! interpreter. In reading order: `invocation` splits the arguments, `commands` has one file for each subcommand, `options`
+//! what they share, `input` opens captures, `output` writes reports, `control` and `live` reach running programs, `terminal`
+//! has the interactive views, `exit` the exit codes.
 #![forbid(unsafe_code)]
 
-mod arguments;
-mod collect;
-mod color;
-mod command_line;
-mod command_schema;
 mod commands;
-mod control_client;
-mod destination;
-mod examples;
+mod control;
 mod exit;
-mod filters;
-mod folders;
-mod help;
 mod input;
-mod job_input;
-mod layout;
+mod invocation;
 mod live;
-mod memray_capture;
-mod memray_options;
 mod messages;
-mod metrics;
-mod newest;
+mod options;
 mod output;
-mod page;
-mod progress;
-mod reinvoke;
-mod replayed_capture;
-mod report_options;
-mod run_summary;
-mod running_processes;
-mod sizes;
 mod terminal;
-mod timeline_file;
-mod timelines;
 
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
 
-use command_line::CommandLine;
+use invocation::command_line::CommandLine;
+use invocation::{examples, help};
+use options::layout;
+use output::color;
 
-pub use command_line::Target;
-pub use command_schema::{CommandOption, command_options};
-pub use commands::lines::LinesPlan;
-pub use commands::run::RunPlan;
-pub use commands::serve::ServePlan;
-pub use commands::worker::WorkerPlan;
+pub use commands::job_control::serve::ServePlan;
+pub use commands::job_control::worker::WorkerPlan;
+pub use commands::recording::lines::LinesPlan;
+pub use commands::recording::run::RunPlan;
+pub use invocation::command_line::Target;
+pub use invocation::command_schema::{CommandOption, command_options};
 pub use live::runner::LivePlan;
-pub use report_options::check_report_options;
-pub use run_summary::run_summary;
+pub use options::report_options::check_report_options;
+pub use output::run_summary::run_summary;
 
 /// The work that a command leaves to its caller.
 #[derive(Debug)]

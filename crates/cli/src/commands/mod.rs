@@ -1,42 +1,24 @@
-//! The subcommands, one file each. To add one, add a file, its line in the module list and its line in [`GROUPS`].
+//! The subcommands, one file each. To add one, add a file to the folder of its subject, its line in the folder's `mod.rs`, and
+//! its name and line for [`GROUPS`] below.
 
-pub(crate) mod attach;
-pub(crate) mod compat;
-pub(crate) mod completions;
-pub(crate) mod ctl;
-pub(crate) mod detach;
-pub(crate) mod diff;
-pub(crate) mod doctor;
-pub(crate) mod flamegraph;
 pub(crate) mod heap;
-pub(crate) mod jobs;
-pub(crate) mod launch;
-pub(crate) mod lines;
-pub(crate) mod list;
-pub(crate) mod live;
-pub(crate) mod man;
-pub(crate) mod parse;
-pub(crate) mod peak;
-pub(crate) mod plot;
-pub(crate) mod record;
-pub(crate) mod rm;
-pub(crate) mod run;
-pub(crate) mod serve;
-pub(crate) mod stats;
-pub(crate) mod summary;
-pub(crate) mod symbols;
-pub(crate) mod table;
-pub(crate) mod timeline;
-pub(crate) mod transform;
-pub(crate) mod tree;
-pub(crate) mod version;
-pub(crate) mod worker;
+pub(crate) mod job_control;
+pub(crate) mod recording;
+pub(crate) mod reports;
+pub(crate) mod setup;
+pub(crate) mod timelines;
 
 use clap::{ArgMatches, Command};
 
 use crate::Outcome;
-use crate::command_line::CommandLine;
 use crate::exit::Failure;
+use crate::invocation::command_line::CommandLine;
+
+use job_control::{ctl, jobs, serve, worker};
+use recording::{attach, detach, lines, live, run};
+use reports::{diff, flamegraph, parse, stats, summary, symbols, table, timeline, transform, tree};
+use setup::{compat, completions, doctor, man, version};
+use timelines::{launch, list, peak, plot, record, rm};
 
 pub(crate) struct Subcommand {
     pub name: &'static str,

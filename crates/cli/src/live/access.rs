@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use heaptide_control::group;
 use heaptide_control::token::{self, Token};
 
-use crate::control_client;
-use crate::running_processes;
+use crate::control::control_client;
+use crate::control::running_processes;
 
 /// Returns the folder with the token that a server of this user at a port creates.
 pub(super) fn token_folder(port: u16) -> PathBuf {

@@ -10,7 +10,7 @@ use heaptide_control::token;
 use super::access;
 use super::feed::{Feed, Writer};
 use super::wire::{self, GREETING, TOKEN_REQUIRED};
-use crate::control_client;
+use crate::control::control_client;
 use crate::exit::Failure;
 
 /// A live server answers immediately; a slower server is another program.

@@ -25,7 +25,7 @@ use super::feed::Feed;
 use super::serve::Server;
 use crate::exit::Failure;
 use crate::messages::message;
-use crate::run_summary::print_run_summary;
+use crate::output::run_summary::print_run_summary;
 use crate::terminal::{self, Companion, Exit, Paint};
 
 /// The pause between two reads of the program's output.

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::input::Search;
-use crate::color;
+use crate::output::color;
 
 /// Whether to use colours. Without them, bold and reverse video remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use heaptide_analysis::heap::diff::diff;
 use heaptide_report::html;
 
 use super::{file_argument, open, open_path, recording, snapshot_path};
-use crate::destination::{self, Destination};
 use crate::exit::Failure;
+use crate::output::destination::{self, Destination};
 
 pub(super) fn arguments() -> Command {
     Command::new("explore")

@@ -4,8 +4,8 @@ use clap::{Arg, ArgMatches, Command};
 use heaptide_report::heap_export as export;
 
 use super::{file_argument, open, recording, snapshot_path};
-use crate::destination::{self, Destination};
 use crate::exit::Failure;
+use crate::output::destination::{self, Destination};
 
 const FORMATS: [(&str, &str); 3] = [
     ("heapsnapshot", "heapsnapshot"),

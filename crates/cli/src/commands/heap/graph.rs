@@ -8,8 +8,8 @@ use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surro
 use heaptide_report::{heap_export, object_graph};
 
 use super::{file_argument, open, selection};
-use crate::arguments;
 use crate::exit::Failure;
+use crate::options::arguments;
 use crate::output::Output;
 
 pub(super) fn arguments() -> Command {

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 
 use super::{Subcommand, complete};
 use crate::Outcome;
-use crate::command_line::CommandLine;
 use crate::exit::{self, Failure};
+use crate::input::newest;
+use crate::invocation::command_line::CommandLine;
 use crate::messages::message;
-use crate::newest;
 
 /// All subcommands, in the order of the help.
 const ALL: &[Subcommand] = &[
@@ -95,7 +95,7 @@ fn snapshot_path(matches: &ArgMatches) -> Result<&PathBuf, Failure> {
 }
 
 fn json_argument() -> Arg {
-    crate::arguments::json()
+    crate::options::arguments::json()
 }
 
 fn rows_argument(default: &'static str) -> Arg {

@@ -10,13 +10,13 @@ use heaptide_attach::{Target, shared_folder};
 use heaptide_procfs as procfs;
 use serde_json::json;
 
-use crate::commands::{attach, detach};
-use crate::control_client::{self, ControlClient};
+use crate::commands::recording::{attach, detach};
+use crate::control::control_client::{self, ControlClient};
+use crate::control::running_processes;
 use crate::exit::Failure;
+use crate::invocation::reinvoke;
 use crate::messages::message;
 use crate::output::{self, Output};
-use crate::reinvoke;
-use crate::running_processes;
 
 pub(super) fn arguments() -> Command {
     Command::new("take")

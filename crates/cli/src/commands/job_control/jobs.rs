@@ -1,0 +1,192 @@
+//! `heaptide jobs`: one row per job name from job records, as text, JSON or a page; can fail in CI.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
+use heaptide_analysis::job_runs::{Grouping, JobRuns, JobTable, PeakKind, job_table};
+use heaptide_report::{html, json, text, units};
+
+use crate::exit::Failure;
+use crate::input::job_records;
+use crate::options::arguments::{self, flag};
+use crate::options::sizes;
+use crate::output;
+use crate::output::destination::Destination;
+
+pub(crate) fn arguments() -> Command {
+    Command::new("jobs")
+        .about("Show runs, peaks, leaks and memory limits of jobs")
+        .long_about(
+            "Show runs, peaks, leaks and memory limits of jobs.\n\n\
+             Reads the job records that a program writes with HEAPTIDE_JOBS=FOLDER, and captures of programs that mark jobs, of any \
+             number of processes and hosts. \
+             A row has all runs of one job name: outcomes, median time, peaks, the bytes that a run leaves with a verdict, and \
+             a suggested memory limit. A job whose process died while it ran counts as killed.",
+        )
+        .after_help(
+            "Exit codes: 0 success; 1 a peak above --fail-above, or no report possible (see standard error); 2 invalid \
+             arguments; 3 no job matches; 4 --fail-above cannot judge, because no run has a peak.\n\n\
+             Examples:\n  \
+             heaptide jobs jobs/\n  \
+             heaptide jobs --by worker jobs/\n  \
+             heaptide jobs --html -o jobs.html web-1/jobs web-2/jobs\n  \
+             heaptide jobs --job 'send_*' --fail-above 200MB jobs/",
+        )
+        .arg(
+            Arg::new("files")
+                .value_name("FILE|FOLDER")
+                .required(true)
+                .num_args(1..)
+                .value_parser(value_parser!(PathBuf))
+                .help("files of job records, captures, or folders with them"),
+        )
+        .arg(
+            Arg::new("job")
+                .long("job")
+                .value_name("PATTERN")
+                .num_args(1)
+                .action(clap::ArgAction::Append)
+                .help("only jobs whose name matches, for example 'send_*'"),
+        )
+        .arg(
+            Arg::new("by")
+                .long("by")
+                .value_name("GROUP")
+                .value_parser(group)
+                .default_value("name")
+                .help("one row per job name, or per name and worker, host or label:KEY"),
+        )
+        .arg(
+            Arg::new("n_rows")
+                .short('n')
+                .long("num-largest")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .default_value("50")
+                .help("number of rows in text"),
+        )
+        .arg(
+            Arg::new("fail_above")
+                .long("fail-above")
+                .value_name("SIZE")
+                .value_parser(sizes::parse)
+                .help("exit with 1 if the peak of a run was higher, for example 200MB"),
+        )
+        .arg(arguments::json())
+        .arg(flag(
+            "html",
+            "make a page [default file: heaptide-jobs-FILE.html]",
+        ))
+        .group(ArgGroup::new("format").args(["json", "html"]))
+        .args(output::arguments())
+}
+
+/// What a row represents, and the key of its label.
+#[derive(Clone, Default)]
+struct Group {
+    grouping: Grouping,
+    label: Option<String>,
+}
+
+fn group(text: &str) -> Result<Group, String> {
+    let (grouping, label) = match text.split_once(':') {
+        None if text == "name" => (Grouping::Name, None),
+        None if text == "worker" => (Grouping::Worker, None),
+        None if text == "host" => (Grouping::Host, None),
+        Some(("label", key)) if !key.is_empty() => (Grouping::Label, Some(key.to_owned())),
+        _ => {
+            return Err("must be name, worker, host, or label:KEY, such as label:queue".to_owned());
+        }
+    };
+    Ok(Group { grouping, label })
+}
+
+pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+    let paths: Vec<&PathBuf> = matches.get_many("files").into_iter().flatten().collect();
+    let beside = paths.first().filter(|_| matches.get_flag("html"));
+    let destination = Destination::choose(matches, beside.copied(), "jobs", "html")?;
+    let group = matches.get_one::<Group>("by").cloned().unwrap_or_default();
+    let mut runs = job_records::read(&paths, group.label)?;
+    let patterns: Vec<&String> = matches.get_many("job").into_iter().flatten().collect();
+    if !patterns.is_empty() {
+        job_records::keep_matching(&mut runs, &patterns)?;
+    }
+    let table = job_table(&runs, group.grouping);
+    write(matches, &destination, &runs, &table)?;
+    match matches.get_one::<u64>("fail_above") {
+        Some(&limit) => judge(&table, limit),
+        None => Ok(()),
+    }
+}
+
+fn write(
+    matches: &ArgMatches,
+    destination: &Destination,
+    runs: &JobRuns,
+    table: &JobTable,
+) -> Result<(), Failure> {
+    let workers = runs.worker_names();
+    let worker = |at: u32| workers[at as usize].clone();
+    let mut output = if matches.get_flag("html") {
+        destination.open()?
+    } else {
+        destination.open_text()?
+    };
+    let options = text::jobs::Options {
+        max_rows: matches.get_one::<u32>("n_rows").map_or(50, |&n| n as usize),
+        max_width: output.size().0,
+        style: output.style(),
+        worker: &worker,
+    };
+    let title = title(matches);
+    let captures = if matches.get_flag("html") {
+        job_records::capture_links(runs, destination.folder())
+    } else {
+        Vec::new()
+    };
+    output.write(|out| {
+        if matches.get_flag("json") {
+            json::write(out, &json::jobs(runs, table))
+        } else if matches.get_flag("html") {
+            html::jobs::jobs_page(out, runs, table, &title, &captures, &worker)
+        } else {
+            text::jobs::jobs(out, table, &options)
+        }
+    })?;
+    output.finish()
+}
+
+/// The files and folders that were named.
+fn title(matches: &ArgMatches) -> String {
+    let paths: Vec<&PathBuf> = matches.get_many("files").into_iter().flatten().collect();
+    let first = paths[0].display();
+    match paths.len() {
+        1 => first.to_string(),
+        n => format!("{first} and {} more", n - 1),
+    }
+}
+
+fn judge(table: &JobTable, limit: u64) -> Result<(), Failure> {
+    let peaks = table.rows.iter();
+    let highest = peaks
+        .filter_map(|row| Some((row, row.peak?.max)))
+        .max_by_key(|(_, peak)| *peak);
+    let Some((row, peak)) = highest else {
+        return Err(Failure::NotComparable(
+            "--fail-above cannot judge, because no run has a peak: record jobs that end".into(),
+        ));
+    };
+    if peak <= limit {
+        return Ok(());
+    }
+    let what = match row.peak_kind {
+        PeakKind::Job => "its own peak",
+        PeakKind::Resident => "the resident size of its process",
+    };
+    Err(Failure::failed(format!(
+        "job {} reached {} ({what}), more than the {} of --fail-above: see its sites, or raise the limit",
+        row.name,
+        units::size(peak),
+        units::size(limit),
+    )))
+}

@@ -1,0 +1,126 @@
+//! Builders of arguments that several commands have, so that these have the same names and help everywhere.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use heaptide_capture::header::{DEFAULT_INTERVAL_MS, DEFAULT_SAMPLE_BYTES, Mode};
+
+use crate::options::sizes;
+
+/// The IDs of `-m` and `-c`. A command that has them runs a program; see [`crate::invocation::command_line`].
+pub(crate) const MODULE: &str = "module";
+pub(crate) const CODE: &str = "code";
+/// The ID of the option that names a capture instead of a program.
+pub(crate) const CAPTURE: &str = "capture";
+
+pub(crate) const PROGRAM_HELP: &str =
+    "Arguments after the script, module or code go to the program. Its exit code is unchanged.";
+
+/// `--NAME`
+pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .action(ArgAction::SetTrue)
+        .help(help)
+}
+
+/// `--NAME FILE`
+pub(crate) fn file(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .value_name("FILE")
+        .value_parser(value_parser!(PathBuf))
+        .help(help)
+}
+
+pub(crate) fn output(help: &'static str) -> Arg {
+    file("output", help).short('o')
+}
+
+pub(crate) fn force(help: &'static str) -> Arg {
+    flag("force", help).short('f')
+}
+
+pub(crate) fn quiet() -> Arg {
+    flag("quiet", "suppress Heaptide's output").short('q')
+}
+
+pub(crate) fn json() -> Arg {
+    flag("json", "print JSON")
+}
+
+/// The process to record or to inspect, as a positional argument.
+pub(crate) fn pid() -> Arg {
+    Arg::new("pid")
+        .value_name("PID")
+        .required(true)
+        .value_parser(value_parser!(u32).range(1..))
+        .help("process ID")
+}
+
+/// The arguments of `heaptide run` and `heaptide attach` for the capture file.
+pub(crate) fn capture_file() -> [Arg; 3] {
+    [
+        output("capture file [default: heaptide-<script>.<pid>.tide]"),
+        force("overwrite an existing capture"),
+        quiet(),
+    ]
+}
+
+/// The arguments of every command that records allocations.
+pub(crate) fn recording() -> [Arg; 5] {
+    [
+        flag("objects", "also record Python's allocators: every object")
+            .visible_alias("trace-python-allocators"),
+        flag("native", "also record native frames (C, C++, Rust)"),
+        Arg::new("sample")
+            .long("sample")
+            .value_name("BYTES")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value(DEFAULT_SAMPLE_BYTES.to_string())
+            .value_parser(sizes::parse)
+            .help("sample about one allocation per BYTES [default: 512k]"),
+        flag(
+            "aggregate",
+            "store sums instead of events: bounds the file size",
+        ),
+        Arg::new("interval")
+            .long("interval")
+            .value_name("MS")
+            .value_parser(value_parser!(u32).range(1..=86_400_000))
+            .default_value(DEFAULT_INTERVAL_MS.to_string())
+            .help("milliseconds between two samples of the resident size"),
+    ]
+}
+
+/// Reads the mode from the arguments of [`recording`].
+pub(crate) fn mode(matches: &ArgMatches) -> Mode {
+    Mode {
+        objects: matches.get_flag("objects"),
+        native: matches.get_flag("native"),
+        sample_bytes: matches.get_one::<u64>("sample").copied().unwrap_or(0),
+        aggregate: matches.get_flag("aggregate"),
+        follow_fork: false,
+    }
+}
+
+/// Reads the interval from the arguments of [`recording`].
+pub(crate) fn interval_ms(matches: &ArgMatches) -> u32 {
+    let chosen = matches.get_one::<u32>("interval");
+    chosen.copied().unwrap_or(DEFAULT_INTERVAL_MS)
+}
+
+/// `-m` and `-c`. They are only shown in the help: the command line is split before it is parsed.
+pub(crate) fn program() -> [Arg; 2] {
+    [
+        Arg::new(MODULE)
+            .short('m')
+            .value_name("MODULE")
+            .help("run a module, as python -m does"),
+        Arg::new(CODE)
+            .short('c')
+            .value_name("CODE")
+            .help("run code, as python -c does"),
+    ]
+}

@@ -1,0 +1,168 @@
+//! The summary at exit of `heaptide run`: the peak, the lines that are responsible for it, the files, and the next command.
+//!
+//! `attach`, `detach` and the live view end with the same lines.
+
+use std::path::{Path, PathBuf};
+
+use heaptide_analysis::findings::still_alive;
+use heaptide_analysis::model::{Finding, ProcessSummary, Stats};
+use heaptide_analysis::{Filter, JobView, Measure, Request, load_with, stats};
+use heaptide_capture::Capture;
+use heaptide_report::text::findings::sentence;
+use heaptide_report::text::notes;
+use heaptide_report::{shell, units};
+
+use crate::input::folders;
+use crate::messages::message;
+
+/// Larger captures are not read, because it would delay the exit.
+const MAX_EVENTS: u64 = 30_000_000;
+/// The share of the peak from which on memory that was not freed is worth a line.
+const MIN_ALIVE_SHARE: f64 = 0.05;
+/// The children whose captures are named.
+const MAX_NAMED: usize = 4;
+
+/// Returns the lines without a prefix; none if the capture cannot be read. Paths are shown as seen from `folder`.
+pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
+    let children = folders::children_of(path);
+    let paths = std::iter::once(path).chain(children.iter().map(PathBuf::as_path));
+    let captures: Vec<Capture> = paths.filter_map(|path| Capture::open(path).ok()).collect();
+    if captures.first().is_none_or(|first| first.path != path) {
+        return Vec::new();
+    }
+    let shown = |path: &Path| {
+        path.strip_prefix(folder)
+            .unwrap_or(path)
+            .display()
+            .to_string()
+    };
+    let is_sampled = captures.iter().any(|capture| {
+        let mut modes = capture.registry.modes(capture.header.mode);
+        modes.any(|mode| mode.sample_bytes != 0)
+    });
+    let mut lines = Vec::new();
+    let mut next = "heaptide flamegraph";
+    let n_events = captures.iter().map(Capture::n_events);
+    if n_events.fold(0, u64::saturating_add) <= MAX_EVENTS {
+        let request = Request {
+            filter: Filter {
+                // Reading the symbols of libraries takes long, and only Python lines are named.
+                hide_native: true,
+                ..Filter::default()
+            },
+            temporary: None,
+            lives: true,
+            jobs: JobView::Hidden,
+        };
+        let Ok(session) = load_with(captures, request, &mut |_| {}) else {
+            return Vec::new();
+        };
+        let stats = stats(&session, 1);
+        lines.push(peak(&stats, is_sampled));
+        let responsible = responsible(&stats, still_alive(&session, MIN_ALIVE_SHARE));
+        lines.extend(responsible.iter().map(verdict));
+        if responsible
+            .iter()
+            .any(|finding| finding.measure == Some(Measure::Leaked))
+        {
+            next = "heaptide flamegraph --leaks";
+        }
+        lines.extend(notes::arenas_of(&stats.quality, Measure::Peak));
+        lines.extend(recorded_children(&stats.quality.processes, shown));
+    } else {
+        let resident = captures
+            .iter()
+            .filter_map(|capture| heaptide_analysis::findings::resident_peak(&capture.registry));
+        if let Some(bytes) = resident.max() {
+            lines.push(format!("peak memory: {} resident", units::size(bytes)));
+        }
+    }
+    let file = shown(path);
+    let mut named = shell::quote(&file);
+    if !children.is_empty() {
+        named.push('*');
+    }
+    lines.push(format!("recorded into {file}"));
+    lines.push(format!("next: {next} {named}, or heaptide stats {named}"));
+    lines
+}
+
+/// Prints the summary on standard error, with paths as seen from the current folder.
+pub(crate) fn print_run_summary(path: &Path) {
+    let folder = std::env::current_dir().unwrap_or_default();
+    for line in run_summary(path, &folder) {
+        message!("{line}");
+    }
+}
+
+fn peak(stats: &Stats, is_sampled: bool) -> String {
+    let about = if is_sampled { "about " } else { "" };
+    let heap = units::size(stats.peak_bytes);
+    let mut text = format!("peak memory: {about}{heap} on the heap");
+    if is_sampled {
+        text += " (sampled)";
+    }
+    match stats.quality.processes.as_slice() {
+        [one] => match one.resident_peak_bytes {
+            Some(bytes) => text + &format!(", {} resident", units::size(bytes)),
+            None => text,
+        },
+        _ => match notes::peak_heading(&stats.quality) {
+            Some(moment) => text + &format!(" of {moment}"),
+            None => text,
+        },
+    }
+}
+
+/// The findings that say which lines are responsible: what grows, what holds most at the peak, and what holds most at the
+/// end unless one of these is about the same line.
+fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
+    let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
+    let found = [named("holds_most"), named("grows")];
+    let mut found: Vec<Finding> = found.into_iter().flatten().cloned().collect();
+    let is_known = |alive: &Finding| {
+        let mut known = found.iter();
+        known.any(|one| (&one.location, &one.user) == (&alive.location, &alive.user))
+    };
+    found.extend(alive.filter(|alive| !is_known(alive)));
+    found
+}
+
+/// A finding in one line.
+fn verdict(finding: &Finding) -> String {
+    // The first sentence has the numbers. Of a line at the peak, the second says how much was not freed.
+    let n_sentences = match finding.name {
+        "holds_most" => 2,
+        _ => 1,
+    };
+    let evidence: Vec<String> = finding
+        .evidence
+        .iter()
+        .take(n_sentences)
+        .map(sentence)
+        .collect();
+    format!("{}: {}", sentence(&finding.headline), evidence.join("; "))
+}
+
+fn recorded_children(
+    processes: &[ProcessSummary],
+    shown: impl Fn(&Path) -> String,
+) -> Option<String> {
+    let children = processes.get(1..).unwrap_or_default();
+    let named = children.iter().take(MAX_NAMED).map(|process| {
+        let title = match process.title.as_str() {
+            "" => String::new(),
+            title => format!(" ({title})"),
+        };
+        shown(&process.path) + &title
+    });
+    let mut named = named.collect::<Vec<String>>().join(", ");
+    if children.len() > MAX_NAMED {
+        named += &format!(" and {} more", children.len() - MAX_NAMED);
+    }
+    match children.len() {
+        0 => None,
+        1 => Some(format!("one child recorded into {named}")),
+        n => Some(format!("{n} children recorded into {named}")),
+    }
+}
