@@ -91,7 +91,10 @@ def busy(python: str, target: str, n_rounds: int, folder: Path, options: list[st
     rounds = Rounds()
     with output.open("w") as file:
         program = subprocess.Popen(
-            [target, str(PROGRAMS / "busy_with_eight_threads.py")], stdin=subprocess.PIPE, stdout=file, stderr=file
+            [target, str(PROGRAMS / "attach/busy_with_eight_threads.py")],
+            stdin=subprocess.PIPE,
+            stdout=file,
+            stderr=file,
         )
         while not output.stat().st_size and program.poll() is None:
             time.sleep(0.01)
@@ -110,7 +113,7 @@ def blocked(python: str, target: str, n_rounds: int, folder: Path, options: list
     """Attach to a program that waits in a system call."""
     rounds = Rounds()
     program = subprocess.Popen(
-        [target, str(PROGRAMS / "blocked_in_a_read.py")],
+        [target, str(PROGRAMS / "attach/blocked_in_a_read.py")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

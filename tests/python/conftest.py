@@ -96,7 +96,7 @@ def many_open_files() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compile tests/programs/<name>.c once and return the library's path; further arguments go to the compiler.
+    """Compile tests/programs/<name>.c once and return its path; the name has a folder, further arguments go to the compiler.
 
     A source that includes Python.h becomes an importable module: put the folder of the result on `sys.path`. Any other
     source becomes a plain shared library for ctypes. Without a compiler, or without the headers it needs, the test is
@@ -107,7 +107,7 @@ def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     def build(name: str, *flags: str) -> Path:
         key = (name, *flags)
         if key not in built:
-            built[key] = compile_library(PROGRAMS / f"{name}.c", tmp_path_factory.mktemp(name), flags)
+            built[key] = compile_library(PROGRAMS / f"{name}.c", tmp_path_factory.mktemp(Path(name).name), flags)
         return built[key]
 
     return build

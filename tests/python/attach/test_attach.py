@@ -34,7 +34,7 @@ once = pytest.mark.once
 
 
 def test_busy_program_with_eight_threads_can_be_attached_repeatedly(tmp_path: Path) -> None:
-    with running(sys.executable, PROGRAMS / "busy_with_eight_threads.py") as process:
+    with running(sys.executable, PROGRAMS / "attach/busy_with_eight_threads.py") as process:
         lines = [output(process).readline()]
         for number in range(2):
             capture = tmp_path / f"{number}.tide"
@@ -68,7 +68,7 @@ def test_attach_to_a_blocked_program_does_not_interrupt_its_system_call(
             ask(process, 3)  # no longer recorded
             assert n_asked(capture) == 3
             sizes = {found["location"]: found["size"] for found in stats(capture)["top_allocations_by_size"]}
-            location = f"<module>:{PROGRAMS / 'blocked_in_a_read.py'}:"
+            location = f"<module>:{PROGRAMS / 'attach/blocked_in_a_read.py'}:"
             assert max(size for name, size in sizes.items() if name.startswith(location)) >= 300_003
         end(process)
     assert remaining_folders(process) == []
@@ -194,7 +194,7 @@ def test_attached_process_shows_its_native_functions(tmp_path: Path) -> None:
     # Native functions that create a bytearray come first, then the line of the program that calls them.
     assert row["frame_kinds"].startswith("n") and "p" in row["frame_kinds"]
     innermost = row["stack_trace"].split("|")[row["frame_kinds"].index("p")]
-    assert innermost.startswith(f"<module>;{PROGRAMS / 'blocked_in_a_read.py'};")
+    assert innermost.startswith(f"<module>;{PROGRAMS / 'attach/blocked_in_a_read.py'};")
 
 
 @once

@@ -52,6 +52,6 @@ def test_snapshot_of_an_attached_process_has_allocation_sites(tmp_path: Path) ->
         end(process)
     first = json.loads(heaptide("heap", "suspects", "--json", tmp_path / "of.heap").stdout)["suspects"][0]
     assert first["holder"].startswith("sys.modules['__main__'].__dict__['held']")
-    program = PROGRAMS / "blocked_in_a_read.py"
+    program = PROGRAMS / "attach/blocked_in_a_read.py"
     line = program.read_text().splitlines()[first["sites"][0]["line"] - 1]
     assert line.strip() == "held.append(bytearray(100_000))"

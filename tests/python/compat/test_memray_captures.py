@@ -14,7 +14,7 @@ import pytest
 from support.commands import PROGRAMS, heaptide
 from support.memray_comparison import Amount, Stack, heaptide_numbers, memray, memray_numbers, memray_run, summed
 
-PROGRAM = PROGRAMS / "deterministic_allocations.py"
+PROGRAM = PROGRAMS / "recording/deterministic_allocations.py"
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from support.memray_comparison import Amount, Stack, heaptide_numbers, memray, m
 
 pytestmark = pytest.mark.once
 
-PROGRAM = PROGRAMS / "deterministic_allocations.py"
+PROGRAM = PROGRAMS / "recording/deterministic_allocations.py"
 
 
 def exported(folder: Path, *options: str, program: Path = PROGRAM) -> tuple[Path, Path]:

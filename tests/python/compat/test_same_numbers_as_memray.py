@@ -58,7 +58,7 @@ def check_same_numbers(folder: Path, program: Path, options: list[str], memray_o
 
 
 def test_kept_temporary_grown_and_mapped_blocks_agree(tmp_path: Path) -> None:
-    check_same_numbers(tmp_path, PROGRAMS / "deterministic_allocations.py", [], [])
+    check_same_numbers(tmp_path, PROGRAMS / "recording/deterministic_allocations.py", [], [])
 
 
 def test_exceptions_generators_and_classes_agree(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def test_objects_that_the_collector_does_not_track_are_found(tmp_path: Path) -> 
 
 
 def test_walk_survives_unusual_types_and_runs_no_python_code(tmp_path: Path, extension: Callable[..., Path]) -> None:
-    library = extension("unusual_types")
+    library = extension("heap/unusual_types")
     found = run_json(
         tmp_path,
         """

@@ -25,11 +25,11 @@ def sizes_of(lines: Sequence[str], allocator: str = "malloc") -> list[int]:
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., Path]:
-    """Compile tests/programs/<name>.c into a folder; other libraries refer to it by its file name alone."""
+    """Compile tests/programs/hooks/<name>.c into a folder; other libraries refer to it by its file name alone."""
 
     def compile_into(folder: str, name: str, *flags: str) -> Path:
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-        return compile_library(PROGRAMS / f"{name}.c", tmp_path / folder, [f"-Wl,-soname,{name}.so", *flags])
+        return compile_library(PROGRAMS / "hooks" / f"{name}.c", tmp_path / folder, [f"-Wl,-soname,{name}.so", *flags])
 
     return compile_into
 

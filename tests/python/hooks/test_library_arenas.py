@@ -41,7 +41,7 @@ needs_polars = pytest.mark.skipif(
 def test_arena_of_a_bundled_allocator_has_a_frame_that_names_its_library(
     heaptide_run: Run, extension: Extension, options: tuple[str, ...]
 ) -> None:
-    library = extension("bundled_allocator")
+    library = extension("hooks/bundled_allocator")
     capture = heaptide_run(PROGRAM, *options, args=[str(library)]).capture
     found = functions(capture)
     assert found[3_002_368][-1] == found[5_001_216][-1] == ARENA
@@ -53,7 +53,7 @@ def test_arena_of_a_bundled_allocator_has_a_frame_that_names_its_library(
 
 
 def test_arena_is_named_in_a_second_recording_of_the_same_process(extension: Extension, tmp_path: Path) -> None:
-    library = extension("bundled_allocator")
+    library = extension("hooks/bundled_allocator")
     program = f"""
 import ctypes, heaptide
 library = ctypes.CDLL({str(library)!r})

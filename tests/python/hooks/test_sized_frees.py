@@ -36,8 +36,8 @@ print(json.dumps({"blocks": [[sized, 100_003], [aligned, 100_032], [resolved, 10
 def test_sized_frees_are_recorded_once_and_free_their_blocks(
     extension: Callable[..., Path], tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    caller, capture = extension("calls_sized_frees"), tmp_path / "capture.tide"
-    environment = {**os.environ, "LD_PRELOAD": str(extension("sized_frees"))}
+    caller, capture = extension("hooks/calls_sized_frees"), tmp_path / "capture.tide"
+    environment = {**os.environ, "LD_PRELOAD": str(extension("hooks/sized_frees"))}
     (tmp_path / "program.py").write_text(PROGRAM)
     done = heaptide(
         "run", "-q", *options, "-o", capture, tmp_path / "program.py", caller, cwd=tmp_path, env=environment

@@ -395,7 +395,7 @@ def test_forked_child_continues_with_separate_accounts(tmp_path: Path) -> None:
 
 @pytest.mark.once
 def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Callable[..., Path]) -> None:
-    library = extension("fork_handlers")
+    library = extension("recording/fork_handlers")
     status, parent = run(
         tmp_path,
         f"""
@@ -422,7 +422,7 @@ def test_fork_handlers_of_libraries_may_allocate(tmp_path: Path, extension: Call
 
 @pytest.mark.once
 def test_block_from_realloc_of_null_belongs_to_the_job(tmp_path: Path, extension: Callable[..., Path]) -> None:
-    library = extension("realloc_after_free")
+    library = extension("recording/realloc_after_free")
     kept = run(
         tmp_path,
         f"""

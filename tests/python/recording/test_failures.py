@@ -22,7 +22,7 @@ from support.commands import PROGRAMS, heaptide
 from support.messages import one_sentence
 from support.run_twice import write
 
-PROGRAM = PROGRAMS / "varied_allocations.py"
+PROGRAM = PROGRAMS / "recording/varied_allocations.py"
 
 
 @pytest.fixture(scope="module")

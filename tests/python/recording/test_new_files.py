@@ -141,7 +141,7 @@ def test_kill_between_creation_and_header_leaves_no_file(
     tmp_path: Path, extension: Callable[..., Path], target: str, words: list[str]
 ) -> None:
     (tmp_path / "job.py").write_text(_PROGRAM)
-    killer = str(extension("kill_at_first_write"))
+    killer = str(extension("recording/kill_at_first_write"))
     environment = {**os.environ, "LD_PRELOAD": killer, "PYTHONDONTWRITEBYTECODE": "1"}
     before = sorted(os.listdir(tmp_path))
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True)
@@ -154,7 +154,7 @@ def test_kill_between_creation_and_header_leaves_no_file(
 
 
 def test_kill_in_a_forked_child_leaves_no_file_of_it(tmp_path: Path, extension: Callable[..., Path]) -> None:
-    killer = str(extension("kill_at_first_write"))
+    killer = str(extension("recording/kill_at_first_write"))
     # The parent must survive its own header, so the library waits for this variable.
     code = """
 import os, heaptide

@@ -243,7 +243,7 @@ def test_forks_of_a_program_with_threads_neither_hang_nor_crash(
 ) -> None:
     options = ["--follow-fork"] if follow else []
     n_forks = 45 if follow else 200
-    done = heaptide_run(PROGRAMS / "forks_while_threads_allocate.py", *options, args=[str(n_forks)])
+    done = heaptide_run(PROGRAMS / "recording/forks_while_threads_allocate.py", *options, args=[str(n_forks)])
     assert done.stdout == f"{n_forks} {n_forks}\n" and done.stderr == ""
     captures = all_captures(tmp_path)
     assert len(captures) == (1 + n_forks if follow else 1)

@@ -159,7 +159,7 @@ def test_killed_program_lacks_at_most_the_last_event_of_each_thread(
     tmp_path: Path, n_threads: int, n_kills: int
 ) -> None:
     seed = 10 * n_threads
-    announced = json.loads(run_program("killed_while_allocating.py", tmp_path, n_kills, n_threads, seed))
+    announced = json.loads(run_program("recording/killed_while_allocating.py", tmp_path, n_kills, n_threads, seed))
     assert len(announced) == n_kills
     parsed = heaptide("parse", *announced)
     assert parsed.stderr == ""
@@ -180,7 +180,7 @@ def test_program_killed_while_the_capture_is_completed_lacks_no_event(
     tmp_path: Path, n_blocks: int, n_kills: int
 ) -> None:
     seed = n_blocks
-    n_unfinished = int(run_program("killed_while_stopping.py", tmp_path, n_kills, n_blocks, seed))
+    n_unfinished = int(run_program("recording/killed_while_stopping.py", tmp_path, n_kills, n_blocks, seed))
     assert n_unfinished > 0
     captures = sorted(tmp_path.glob("*.tide"))
     parsed = heaptide("parse", *captures)

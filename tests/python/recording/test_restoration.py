@@ -49,7 +49,7 @@ with heaptide.Tracker("capture.tide", {MODES[mode]}):
 printed.append(library.slots_into(heaptide_address))
 print(json.dumps(printed + [heaptide.active()]))
 """,
-        extension("import_slots"),
+        extension("hooks/import_slots"),
         folder=tmp_path,
     )
     n_slots, before, during, after, active = printed
@@ -61,7 +61,7 @@ print(json.dumps(printed + [heaptide.active()]))
 def test_no_import_slot_points_to_heaptide_while_another_thread_loads_libraries(
     extension: Callable[..., Path], tmp_path: Path
 ) -> None:
-    library = extension("import_slots")
+    library = extension("hooks/import_slots")
     other = tmp_path / "another.so"
     other.write_bytes(library.read_bytes())
     found, n_loads = run(
@@ -102,7 +102,7 @@ with heaptide.Tracker("capture.tide"):
 library.allocate(70_009)
 print(json.dumps([active, heaptide.active()]))
 """,
-        extension("import_slots"),
+        extension("hooks/import_slots"),
         folder=tmp_path,
     )
     assert printed == [True, False]
@@ -125,7 +125,7 @@ with heaptide.Tracker("second.tide"):
 printed.append(library.use_kept_pointers(70_033))
 print(json.dumps(printed))
 """,
-        extension("import_slots"),
+        extension("hooks/import_slots"),
         folder=tmp_path,
     )
     assert printed == [1, 1, 1]
@@ -151,7 +151,7 @@ for _ in range(3):
     states.append(state())
 print(json.dumps(states))
 """,
-        extension("interpreter_hooks").parent,
+        extension("recording/interpreter_hooks").parent,
         folder=tmp_path,
     )
     before, during = printed[0], printed[1]
@@ -162,7 +162,7 @@ print(json.dumps(states))
 
 
 def test_two_thousand_recordings_leak_no_files_threads_or_memory(tmp_path: Path) -> None:
-    first, last = run(PROGRAMS / "restart_many_times.py", 2000, folder=tmp_path)
+    first, last = run(PROGRAMS / "recording/restart_many_times.py", 2000, folder=tmp_path)
     assert last["files"] == first["files"]
     assert last["threads"] == first["threads"]
     assert last["maps"] <= first["maps"] + 4

@@ -37,7 +37,7 @@ def test_allocations_of_a_hundred_named_threads_are_counted_exactly(
         for thread in threads: thread.join()
         print(json.dumps([tids[n] for n in range(100)]))
         """,
-        args=[str(extension("threads"))],
+        args=[str(extension("recording/threads"))],
     )
     tids = json.loads(done.stdout)
     recorded = replay(parse(done.capture))
@@ -60,7 +60,7 @@ def test_allocations_of_a_python_thread_have_its_stack(
         for thread in threads: thread.start()
         for thread in threads: thread.join()
         """,
-        args=[str(extension("threads"))],
+        args=[str(extension("recording/threads"))],
     )
     allocations = [each for each in replay(parse(done.capture)).allocations if 40_000 <= each.size < 40_008]
     assert len(allocations) == 80
@@ -89,7 +89,7 @@ with heaptide.Tracker(sys.argv[2]):
 print(thread.native_id)
 """
     capture = tmp_path / "capture.tide"
-    command = [sys.executable, "-c", program, str(extension("threads")), str(capture)]
+    command = [sys.executable, "-c", program, str(extension("recording/threads")), str(capture)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     recorded = replay(parse(capture))
     allocations = recorded.of_size(60_013)
@@ -108,7 +108,7 @@ def test_threads_without_python_frames_are_recorded_with_an_empty_stack(
         ctypes.CDLL(sys.argv[1]).allocate_in_threads(20, 30_000, 50, tids)
         print(json.dumps(list(tids)))
         """,
-        args=[str(extension("threads"))],
+        args=[str(extension("recording/threads"))],
     )
     tids = json.loads(done.stdout)
     recorded = replay(parse(done.capture))
@@ -131,7 +131,7 @@ def test_allocations_in_thread_destructors_are_recorded_and_freed(
         ctypes.CDLL(sys.argv[1]).allocate_in_destructors(50, 35_001, 35_000, tids)
         print(json.dumps(list(tids)))
         """,
-        args=[str(extension("threads"))],
+        args=[str(extension("recording/threads"))],
     )
     tids = json.loads(done.stdout)
     recorded = replay(parse(done.capture))
@@ -153,7 +153,7 @@ def test_allocations_in_destructors_of_thread_local_objects_are_recorded_and_fre
         pytest.skip("no C++ compiler: install g++ to run this test")
     library = tmp_path / "thread_local.so"
     flags = ["-shared", "-fPIC", "-O1", "-fno-builtin", "-Wall", "-Werror", "-pthread"]
-    subprocess.run([compiler, *flags, str(PROGRAMS / "thread_local.cpp"), "-o", str(library)], check=True)
+    subprocess.run([compiler, *flags, str(PROGRAMS / "recording/thread_local.cpp"), "-o", str(library)], check=True)
     done = heaptide_run(
         """
         import ctypes, sys
@@ -177,7 +177,7 @@ for n in range(12):
     with heaptide.Tracker(f"{n}.tide"):
         allocate(100, 37_003, 5)
 """
-    subprocess.run([sys.executable, "-c", program, str(extension("threads"))], check=True, cwd=tmp_path)
+    subprocess.run([sys.executable, "-c", program, str(extension("recording/threads"))], check=True, cwd=tmp_path)
     counts = [len(replay(parse(tmp_path / f"{n}.tide")).of_size(37_003)) for n in range(12)]
     assert counts == [100 * 5] * 12
 
@@ -208,7 +208,7 @@ pass_blocks = ctypes.CDLL(sys.argv[1]).pass_blocks
 with heaptide.Tracker("capture.tide"):
     pass_blocks(4, int(sys.argv[2]))
 """
-    command = [sys.executable, "-c", program, str(extension("threads")), str(n_rounds)]
+    command = [sys.executable, "-c", program, str(extension("recording/threads")), str(n_rounds)]
     subprocess.run(command, check=True, cwd=tmp_path, env={**os.environ, "GLIBC_TUNABLES": tunables})
     capture = tmp_path / "capture.tide"
     command = [sys.executable, "-m", "heaptide", "parse", str(capture)]

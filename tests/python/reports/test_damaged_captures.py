@@ -19,7 +19,7 @@ from support.messages import one_sentence
 # Readers do not depend on the Python version.
 pytestmark = pytest.mark.once
 READERS = ("stats", "summary", "tree", "parse")
-PROGRAM = PROGRAMS / "varied_allocations.py"
+PROGRAM = PROGRAMS / "recording/varied_allocations.py"
 
 
 @pytest.fixture(scope="module")

@@ -132,7 +132,7 @@ def test_deep_recursion_adds_a_bounded_number_of_frames_per_event(
 def test_deep_native_recursion_moves_its_window_rarely(
     heaptide_run: Callable[..., Finished], parse: Callable[[Path], list[str]], extension: Callable[..., Path]
 ) -> None:
-    library = extension("native_stacks")
+    library = extension("stacks/native_stacks")
     recorded = heaptide_run(
         """
         import sys

@@ -47,7 +47,7 @@ def recorded(heaptide_run: Run, extension: Extension, tmp_path: Path) -> Callabl
     """Record the program with the extension module compiled by these flags."""
 
     def run(*options: str, flags: tuple[str, ...] = ()) -> Path:
-        library = extension("native_stacks", *flags)
+        library = extension("stacks/native_stacks", *flags)
         return heaptide_run(PROGRAM, "--native", *options, args=[str(library.parent)]).capture
 
     return run
@@ -74,7 +74,7 @@ def test_native_functions_lie_between_their_python_callers_and_callees(
 def test_python_frames_are_the_same_with_and_without_native_functions(
     recorded: Callable[..., Path], heaptide_run: Run, extension: Extension
 ) -> None:
-    library = extension("native_stacks")
+    library = extension("stacks/native_stacks")
     plain = heaptide_run(PROGRAM, args=[str(library.parent)]).capture
     native = recorded()
     without = {size: [(at.function, at.line) for at in stack] for size, stack in stacks(plain).items() if size > SIZE}
@@ -108,7 +108,7 @@ def test_optimised_code_without_frame_pointers_is_unwound(recorded: Callable[...
 def test_alternating_callers_on_the_same_stack_memory_are_distinguished(
     heaptide_run: Run, extension: Extension, flags: tuple[str, ...]
 ) -> None:
-    library = extension("alternating_callers", *flags)
+    library = extension("stacks/alternating_callers", *flags)
     program = """
         import ctypes, sys
         print(ctypes.CDLL(sys.argv[1]).alternate(700_001))
@@ -147,7 +147,7 @@ def test_stripped_library_shows_exported_names_and_offsets_of_other_functions(
 def test_debug_information_in_a_separate_file_is_found(heaptide_run: Run, tmp_path: Path) -> None:
     if shutil.which("objcopy") is None:
         pytest.skip("no objcopy: install binutils to run this test")
-    library = compile_library(PROGRAMS / "native_stacks.c", tmp_path, ["-Wl,--build-id"])
+    library = compile_library(PROGRAMS / "stacks/native_stacks.c", tmp_path, ["-Wl,--build-id"])
     debug = tmp_path / "native_stacks.debug"
     for words in (
         ["--only-keep-debug", str(library), str(debug)],
@@ -158,13 +158,13 @@ def test_debug_information_in_a_separate_file_is_found(heaptide_run: Run, tmp_pa
     stack = stacks(capture)[SIZE]
     assert names(stack, tmp_path) == ["<module>", "start", "allocate", *CHAIN]
     leaf = next(frame for frame in stack if frame.function == "tiny_inlined")
-    source = (PROGRAMS / "native_stacks.c").read_text().splitlines()
+    source = (PROGRAMS / "stacks/native_stacks.c").read_text().splitlines()
     assert "malloc(size)" in source[leaf.line - 1]
 
 
 @pytest.mark.once
 def test_stacks_are_complete_during_cpp_exceptions(heaptide_run: Run, tmp_path: Path) -> None:
-    library = compile_library(PROGRAMS / "native_exceptions.cpp", tmp_path, ["-lstdc++"])
+    library = compile_library(PROGRAMS / "stacks/native_exceptions.cpp", tmp_path, ["-lstdc++"])
     program = """
         import ctypes, sys
         ctypes.CDLL(sys.argv[1]).throw_and_catch(3_000_017)
@@ -185,7 +185,7 @@ def test_library_loaded_at_the_address_of_another_is_distinguished(heaptide_run:
     libraries = []
     for name in ("first_plugin", "second_plugin"):
         (tmp_path / name).mkdir()
-        libraries.append(compile_library(PROGRAMS / "native_plugin.c", tmp_path / name, [f"-DFUNCTION={name}"]))
+        libraries.append(compile_library(PROGRAMS / "stacks/native_plugin.c", tmp_path / name, [f"-DFUNCTION={name}"]))
     program = """
         import _ctypes, ctypes, sys
         for number, path in enumerate(sys.argv[1:] * 2):
@@ -206,7 +206,7 @@ def test_library_loaded_at_the_address_of_another_is_distinguished(heaptide_run:
 def test_bundled_capture_has_names_without_the_libraries(
     heaptide_run: Run, extension: Extension, tmp_path: Path
 ) -> None:
-    original = extension("native_stacks")
+    original = extension("stacks/native_stacks")
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     library = Path(shutil.copy(original, folder))
@@ -224,11 +224,11 @@ def test_bundled_capture_has_names_without_the_libraries(
 
 @pytest.mark.once
 def test_names_are_not_taken_from_a_rebuilt_library(heaptide_run: Run, tmp_path: Path) -> None:
-    library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=old_name", "-Wl,--build-id"])
+    library = compile_library(PROGRAMS / "stacks/native_plugin.c", tmp_path, ["-DFUNCTION=old_name", "-Wl,--build-id"])
     program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
     capture = heaptide_run(program, "--native", args=[str(library)]).capture
     assert stacks(capture)[SIZE][-1].function == "old_name"
-    compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=new_name", "-Wl,--build-id"])
+    compile_library(PROGRAMS / "stacks/native_plugin.c", tmp_path, ["-DFUNCTION=new_name", "-Wl,--build-id"])
     innermost = stacks(capture)[SIZE][-1]
     assert innermost.function.startswith("native_plugin.so+0x")
     assert innermost.file == str(library)
@@ -236,7 +236,7 @@ def test_names_are_not_taken_from_a_rebuilt_library(heaptide_run: Run, tmp_path:
 
 @pytest.mark.once
 def test_reports_warn_once_about_missing_native_names(heaptide_run: Run, tmp_path: Path) -> None:
-    library = compile_library(PROGRAMS / "native_plugin.c", tmp_path, ["-DFUNCTION=plugin", "-Wl,--build-id"])
+    library = compile_library(PROGRAMS / "stacks/native_plugin.c", tmp_path, ["-DFUNCTION=plugin", "-Wl,--build-id"])
     program = "import ctypes, sys; ctypes.CDLL(sys.argv[1]).plugin_run(3_000_017)"
     capture = heaptide_run(program, "--native", args=[str(library)]).capture
     bundled = Path(shutil.copy(capture, tmp_path / "bundled.tide"))
@@ -288,7 +288,7 @@ def test_functions_of_zlib_and_numpy_are_named(heaptide_run: Run) -> None:
 
 @pytest.mark.once
 def test_tracker_records_native_stacks_by_either_option(extension: Extension, tmp_path: Path) -> None:
-    folder = extension("native_stacks").parent
+    folder = extension("stacks/native_stacks").parent
     program = f"""
 import sys
 sys.path.insert(0, {str(folder)!r})

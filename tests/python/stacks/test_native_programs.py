@@ -65,7 +65,7 @@ def python_part(frames: list[Frame]) -> list[tuple[str, int]]:
 def test_random_call_chains_have_the_same_python_frames_with_native_stacks(
     heaptide_run: Run, extension: Extension
 ) -> None:
-    folder = str(extension("native_stacks").parent)
+    folder = str(extension("stacks/native_stacks").parent)
     plain = stacks(heaptide_run(WANDERING, args=[folder]).capture)
     native = stacks(heaptide_run(WANDERING, "--native", args=[folder]).capture)
     known = [size for size in plain if 100_000 < size < 102_000]
@@ -137,7 +137,7 @@ def test_each_greenlet_has_its_own_native_stack(heaptide_run: Run, extension: Ex
         other, one = greenlet.greenlet(second), greenlet.greenlet(first)
         one.switch()
     """
-    capture = heaptide_run(program, "--native", args=[str(extension("native_stacks").parent)]).capture
+    capture = heaptide_run(program, "--native", args=[str(extension("stacks/native_stacks").parent)]).capture
     found = stacks(capture)
     inner = ["native_stacks_outer", "middle_function", "leaf_function", "tiny_inlined"]
     for step in range(3):
@@ -188,7 +188,7 @@ def test_stripped_interpreter_has_the_same_python_frames(extension: Extension, t
     }
     if subprocess.run([binary, "-c", "import heaptide"], env=environment, capture_output=True).returncode != 0:
         pytest.skip("a copy of this interpreter does not run in another folder")
-    folder = extension("native_stacks").parent
+    folder = extension("stacks/native_stacks").parent
     options = ["run", "-q", "-f", "--native", "-o", "x.tide", script, folder]
     subprocess.run([binary, "-m", "heaptide", *options], env=environment, cwd=tmp_path, check=True)
     stack = stacks(tmp_path / "x.tide")[3_000_017]
@@ -210,7 +210,7 @@ def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) 
     )
     command = [sys.executable, "-m", "heaptide"]
     with subprocess.Popen(
-        [*command, "run", "-q", "--native", "-o", "x.tide", script, extension("native_stacks").parent],
+        [*command, "run", "-q", "--native", "-o", "x.tide", script, extension("stacks/native_stacks").parent],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -228,7 +228,7 @@ def test_live_view_shows_native_functions(extension: Extension, tmp_path: Path) 
 
 @pytest.mark.once
 def test_memray_compatible_reader_returns_hybrid_stacks(extension: Extension, tmp_path: Path) -> None:
-    folder = str(extension("native_stacks").parent)
+    folder = str(extension("stacks/native_stacks").parent)
     program = f"""
 import sys
 sys.path.insert(0, {folder!r})

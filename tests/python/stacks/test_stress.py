@@ -22,7 +22,7 @@ def test_every_stack_equals_the_interpreters_own(
 ) -> None:
     with_greenlets = ["greenlet"] if importlib.util.find_spec("greenlet") else []
     count = 60 if options else 500
-    recorded = record(PROGRAMS / "stack_witness.py", *options, args=[str(seed), str(count), *with_greenlets])
+    recorded = record(PROGRAMS / "stacks/stack_witness.py", *options, args=[str(seed), str(count), *with_greenlets])
     truth = json.loads(recorded.stdout)
     assert len(truth) >= count
     wrong = {}
@@ -36,7 +36,7 @@ def test_every_stack_equals_the_interpreters_own(
 def test_busy_program_has_the_same_result_and_an_undamaged_capture(
     heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]]
 ) -> None:
-    program = PROGRAMS / "stack_stress.py"
+    program = PROGRAMS / "stacks/stack_stress.py"
     plain = subprocess.run([sys.executable, str(program), "200"], capture_output=True, text=True, check=True)
     done = heaptide_run(program, "--objects", args=["200"])
     assert (done.stdout, done.stderr) == (plain.stdout, plain.stderr)
@@ -71,7 +71,7 @@ def test_scan_for_new_libraries_does_not_disturb_loading(
     heaptide_run: Callable[..., Any], extension: Callable[..., Path]
 ) -> None:
     # The loader needs milliseconds to fill thousands of slots, again and again.
-    library = extension("many_relocations", "-Wl,-z,relro,-z,now")
+    library = extension("stacks/many_relocations", "-Wl,-z,relro,-z,now")
     done = heaptide_run(
         f"""
         import _ctypes

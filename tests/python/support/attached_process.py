@@ -69,7 +69,7 @@ def running(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[s
 @contextmanager
 def blocked(*python: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Start the program that blocks in a system call, and wait until it has started."""
-    with running(*(python or (sys.executable,)), PROGRAMS / "blocked_in_a_read.py", **options) as process:
+    with running(*(python or (sys.executable,)), PROGRAMS / "attach/blocked_in_a_read.py", **options) as process:
         assert output(process).readline() == "ready\n"
         yield process
 

@@ -1,6 +1,6 @@
 """Records the program that calls every hooked function, and answers questions about its capture.
 
-The program (tests/programs/allocator_scenarios.py) makes its calls through a shared library and through an extension
+The program (tests/programs/hooks/allocator_scenarios.py) makes its calls through a shared library and through an extension
 module, and prints what the C library returned. Tests compare this with the records and with the reported leaks.
 """
 
@@ -113,9 +113,9 @@ def recording(
     """Record the program once for all tests that read its capture."""
     variant = request.param
     if variant not in _recordings:
-        library = extension(f"allocator_calls_{variant}")
+        library = extension(f"hooks/allocator_calls_{variant}")
         folder = tmp_path_factory.mktemp("allocator_scenarios")
         capture = folder / "capture.tide"
-        done = heaptide("run", "-q", "-o", capture, PROGRAMS / "allocator_scenarios.py", library, cwd=folder)
+        done = heaptide("run", "-q", "-o", capture, PROGRAMS / "hooks/allocator_scenarios.py", library, cwd=folder)
         _recordings[variant] = Recording(capture, json.loads(done.stdout))
     return _recordings[variant]

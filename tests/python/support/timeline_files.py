@@ -13,7 +13,7 @@ from support.commands import PROGRAMS, heaptide
 
 def clean_environment(**more: str) -> dict[str, str]:
     """Return the environment with the variables of `more`, in which programs can import `timeline_waiting`."""
-    return {**os.environ, "PYTHONPATH": str(PROGRAMS), **more}
+    return {**os.environ, "PYTHONPATH": str(PROGRAMS / "timelines"), **more}
 
 
 def record(folder: Path, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
