@@ -1,7 +1,7 @@
 """Builds the docs site into build/docs from the Markdown of the repository; `make docs` runs it.
 
-The site contains the README and every file that links from it lead to, in the same folders as in the repository. So a
-relative link works in both. The build fails on a page that no link leads to, on a link that leads nowhere, and on
+The site contains the README and every file that can be reached from it by links. Folders are those of the repository,
+so a relative link works in both. The build fails on a page that no link leads to, on a link that leads nowhere, and on
 anything that a page would load from another host.
 """
 

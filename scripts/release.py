@@ -23,7 +23,7 @@ from pythons import supported
 REPOSITORY = Path(__file__).resolve().parent.parent
 # The oldest glibc that Rust's standard library supports.
 PLATFORM = "manylinux_2_17"
-# Reasons of the kernel that say nothing about the wheel.
+# In messages of `heaptide attach`: the kernel forbids it here, which is no fault of the wheel.
 ATTACH_FORBIDDEN = ("ptrace_scope", "CAP_SYS_PTRACE", "forbids access")
 
 # A program that leaks until it is killed.

@@ -15,7 +15,7 @@ _LONG = 8
 
 
 def misspelt(names: Iterable[str], known: Collection[str]) -> list[tuple[str, str]]:
-    """Return each name that is a misspelt one of `known`, with the name that was probably meant."""
+    """Return each misspelt name, with the known name that was probably meant."""
     found = []
     for name in names:
         if not name.startswith(PREFIX) or name in known:

@@ -60,10 +60,10 @@ pub(crate) struct Started {
 /// The state of one process of the group.
 pub(crate) struct Member {
     pub pid: u32,
-    /// What identifies the process, as JSON.
+    /// The identity of the process, as JSON.
     pub identity: Value,
     pub labels: Value,
-    /// What a reader recognises the process by: its role or its program.
+    /// The name of the process in lists: its role, or its program.
     pub title: String,
     pub session: Option<String>,
     pub output: Option<String>,
@@ -442,7 +442,7 @@ impl Program {
     }
 }
 
-/// What identifies this process.
+/// Returns the identity of this process.
 fn own_identity() -> Identity {
     let facts = procfs::process_facts();
     Identity::new(std::process::id(), &procfs::host_name(), &facts)

@@ -1,4 +1,4 @@
-//! Requests over real sockets: who may do what, and which reports are made for whom.
+//! Requests over real sockets: access control, and reports that clients share or cancel.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -167,7 +167,7 @@ fn report_of_a_client_that_left_is_cancelled_and_its_process_killed() {
     assert!(process.exists());
     drop(client);
     wait_until(|| !process.exists());
-    // Its place is free: later reports are made.
+    // It no longer counts as running: later reports are made.
     fs::remove_file(fixture.folder.join("pid")).unwrap();
     let clients: Vec<TcpStream> = (0..2).map(|_| request(port, "GET", "stats")).collect();
     wait_until(|| !fixture.text("pid").is_empty());
@@ -271,7 +271,7 @@ fn only_navigation_may_come_from_pages_of_other_sites() {
 }
 
 #[test]
-fn forwarded_host_makes_an_origin_own_only_behind_another_server() {
+fn forwarded_host_counts_as_own_origin_only_behind_a_proxy() {
     let fixture = Fixture::new("forwarded", "exit 1", None);
     let request = "GET /api/v1/profiler/status HTTP/1.1\nHost: localhost\nX-Forwarded-Host: gate.example\n\
                    Origin: https://gate.example";
@@ -315,7 +315,7 @@ fn statuses(fixture: &Fixture, entry_point: EntryPoint, headers: &str) -> [u16; 
 }
 
 #[test]
-fn every_way_in_grants_the_documented_access() {
+fn every_entry_point_grants_the_documented_access() {
     let report = "echo report; echo heaptide-ended:0 >&2";
     let folder = Fixture::new("token", report, None).folder.clone();
     fs::create_dir_all(&folder).unwrap();

@@ -1,7 +1,7 @@
 //! The client of a request that the program's own web server received.
 //!
-//! A report is cancelled once all clients that wait for it have left. An ASGI server says that a client has left; of a WSGI
-//! server, Heaptide watches the socket, where the server passes it on.
+//! A report is cancelled once all clients that wait for it have left. An ASGI server reports that a client has left. With a
+//! WSGI server, Heaptide watches the socket, if the server provides it.
 
 use std::ffi::c_int;
 use std::net::TcpStream;

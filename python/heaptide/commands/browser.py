@@ -21,7 +21,8 @@ def open_page(path: str) -> None:
     if browser is None:
         say(f"there is no browser here: open {path} in one")
         return
-    # A browser may stay in the background for hours. It must not hold the output that somebody reads to its end.
+    # A browser may stay in the background for hours. If it inherited the output of this command, a program that reads
+    # the output to its end would wait for the browser.
     sys.stdout.flush()
     kept = os.dup(1), os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

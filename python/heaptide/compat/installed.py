@@ -8,12 +8,12 @@ import sys
 
 from heaptide.compat.substitution import substitute
 
-# The profiler whose front end must also replace the module in the program that the command runs.
+# Command → the profiler's module, which Heaptide's front end replaces in the program that the command runs.
 MODULES = {"memray": "memray", "mprof": "memory_profiler"}
 
 
 def main(name: str) -> int:
-    """Run the front end with this name, as ``python -m`` would. Programs that it runs get Heaptide's modules too."""
+    """Run the front end with this name, as ``python -m`` would. Programs that it runs also get Heaptide's modules."""
     module = MODULES[name]
     chosen = [word for word in os.environ.get("HEAPTIDE_COMPAT", "").split(",") if word]
     if module not in chosen:

@@ -81,7 +81,7 @@ def in_use(environment: Mapping[str, str]) -> list[Platform]:
 
 
 def labels_of(words: list[str], is_child: bool) -> dict[str, str]:
-    """Return the labels of a process, from the platform that its program is part of; `celery worker` is of `celery`."""
+    """Return the labels of a process from the platform that its program belongs to: `celery worker` to `celery`."""
     program = words[1] if words[:1] == ["-m"] and len(words) > 1 else "".join(words[:1])
     parts = "".join(letter if letter.isalnum() else " " for letter in program).split()
     labels: dict[str, str] = {}

@@ -26,7 +26,7 @@ def job(racetrack: Environment, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def serve(racetrack: Environment, tmp_path: Path) -> Iterator[Callable[..., RacetrackJob]]:
-    """Serve the example, or the program of a command, with these variables; all on one port, as a restarted job."""
+    """Serve the example or another command, with these variables. All use one port, as a restarted job does."""
     jobs: list[RacetrackJob] = []
     port = free_port()
 

@@ -82,7 +82,7 @@ def test_pages_with_a_setup_have_blocks_to_run() -> None:
     assert sorted(page for page in SETUPS if not RUN.get(page)) == []
 
 
-def test_commands_stand_in_console_blocks() -> None:
+def test_commands_are_in_console_blocks() -> None:
     """An indented command would never be run."""
     indented = [
         f"{page}:{number}"

@@ -324,7 +324,7 @@ unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) 
 }
 
 /// Passes the objects that `gc.get_objects()` returns to `each`: all tracked ones but the frozen ones. Returns `false` if
-/// the collector cannot report them, or `each` does.
+/// the collector cannot report them, or if `each` returns `false`.
 pub fn read_tracked(reader: &Reader, mut each: impl FnMut(Object) -> bool) -> bool {
     let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
     if let Some(first) = lists.filter(|first| lists_are_valid(*first)) {
@@ -357,7 +357,8 @@ unsafe extern "C" fn pass_on(target: *mut c_void, reported: *mut c_void) -> c_in
     c_int::from(reported.all)
 }
 
-/// Passes the objects in the collector's lists to `each`. Returns `false` if a list is not valid, or `each` does.
+/// Passes the objects in the collector's lists to `each`. Returns `false` if a list is invalid or `each` returns
+/// `false`.
 ///
 /// # Safety
 /// `first` is the address of the collector's lists, and `heads` are offsets from it.

@@ -125,7 +125,7 @@ impl Group {
         number_in(&self.limit)
     }
 
-    /// Returns the usage. Page cache that the kernel can drop is subtracted, which is read only if it matters.
+    /// Returns the usage. Subtracts page cache that the kernel can drop, if the usage reaches the threshold with it.
     fn used_above(&self, threshold: u64) -> Option<u64> {
         let usage = number_in(&self.usage)?;
         if usage < threshold {

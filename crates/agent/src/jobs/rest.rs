@@ -37,7 +37,7 @@ pub struct Rest {
     pub kept_bytes: u64,
     pub n_kept: u64,
     pub released_bytes: u64,
-    /// The most that the job held at once; 0 for all jobs.
+    /// The job's peak; 0 if the rest is of all jobs.
     pub peak_bytes: u64,
     /// Live bytes of the job and of earlier jobs of its name, if it has a name.
     pub name_bytes: Option<u64>,

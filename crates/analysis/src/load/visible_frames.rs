@@ -11,8 +11,8 @@
 //! <module> job.py               the program: visible, like everything it calls
 //! ```
 //!
-//! A capture of memray's `Tracker` names the functions outside the one that entered it. They are hidden at the root, but an
-//! allocation of such a function itself, after the other one has returned, keeps its whole stack.
+//! A capture of memray's `Tracker` lists the callers of the function that entered the tracker. Their frames are hidden at the
+//! root. If one of them allocates after that function has returned, the stack is shown whole.
 //!
 //! A `JobTracer` allocates while it measures the program. Its stacks have a single frame that names Heaptide, so that no line
 //! of the program seems to hold that memory. This also applies to the standard library below the tracer, but not to code of
@@ -255,7 +255,7 @@ fn leads_to_python(stacks: &Stacks, registry: &Registry) -> Vec<bool> {
     leads
 }
 
-/// Whether a library only leads a thread or the interpreter to its first Python function.
+/// Whether a library has start-up code, which calls the first Python function of a thread or of the interpreter.
 fn is_start_up(path: &str) -> bool {
     const PREFIXES: [&str; 7] = [
         "python",

@@ -21,7 +21,7 @@ use super::registry::RegistryBuilder;
 use super::scan::Scan;
 use super::{Capture, ChunkRef};
 
-/// After this many refreshes, a chunk that does not appear is skipped.
+/// A missing chunk is skipped after this many refreshes.
 const MAX_WAITING: u32 = 8;
 
 /// A capture that grows.
@@ -42,7 +42,7 @@ pub struct GrowingCapture {
     horizon: u64,
     /// Consecutive refreshes that found a gap.
     n_waited: u32,
-    /// The registry said at the beginning of the last refresh that recording had ended.
+    /// Whether the recording had ended, by its registry, when the last refresh began.
     had_ended: bool,
 }
 

@@ -22,7 +22,7 @@ pub fn mode(mode: Mode) -> String {
     text
 }
 
-/// Intervals that are listed; of more, the first ones.
+/// The maximum number of intervals in the text. Later ones are only counted.
 const MAX_INTERVALS: usize = 8;
 
 /// The modes of a process by time, as one text.

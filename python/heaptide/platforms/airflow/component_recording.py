@@ -54,7 +54,7 @@ def begin(name: str, chosen: Profiling) -> str:
         "keep": chosen.keep,
         "max_size": chosen.max_size,
         "follow_fork": name in FOLLOWS_ALL_FORKS,
-        # Workers of an API server are new interpreters. Those that tasks start must not join the scheduler.
+        # Workers of an API server are new interpreters, which join. Interpreters that tasks start do not join the scheduler.
         "children": name == "api",
         "detailed_tracing": False,
         **options,
@@ -150,7 +150,10 @@ def obey_control_file(
 
 
 def _has_main_started(component: str, chosen: Profiling) -> bool:
-    """Return whether the component's own process has moved its earlier captures aside: it would also move this one."""
+    """Return whether the component's own process has started its recording.
+
+    When it starts, it moves earlier captures aside. A capture that a worker created before would be moved with them.
+    """
     try:
         asked = os.stat(control_file(component, chosen.folder)).st_mtime
         if time.time() - asked > MAX_WAIT_FOR_MAIN:
@@ -166,7 +169,7 @@ def _main_capture(component: str, chosen: Profiling) -> str:
 
 @contained
 def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
-    """Let a forked child obey. Its first check does the work: the fork may have happened in any state of the parent."""
+    """Let a forked child obey from its first check on. Nothing is done here: the parent may have forked in any state."""
     is_first = True
 
     def check() -> None:

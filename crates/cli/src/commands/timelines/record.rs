@@ -197,7 +197,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     end(finished.ending, is_attached)
 }
 
-/// Hides what the environment names: the same variables as in recorded programs.
+/// Hides secrets in the command line. The same environment variables configure this for recorded programs.
 fn redacted(words: Vec<String>) -> Vec<String> {
     let value = |long: &str, short: &str| {
         let value = std::env::var(long).or_else(|_| std::env::var(short));
