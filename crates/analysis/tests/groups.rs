@@ -1,4 +1,4 @@
-//! Other groups of the same bytes, and other shapes of the tree.
+//! The same bytes in rows by function, line, file, thread and so on, and in trees of other shapes.
 
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeContent;

@@ -13,7 +13,7 @@ use crate::identity::Facts;
 
 /// The key of the fact that names the run.
 pub const RUN: &str = "run";
-/// What the keys of facts that are labels begin with.
+/// The prefix of the keys of facts that are labels.
 pub const PREFIX: &str = "label.";
 
 /// The labels that name a process, the most specific first.
@@ -48,7 +48,7 @@ pub fn set(facts: &mut Facts, key: &str, value: &str) {
     }
 }
 
-/// Returns what a reader recognises a process by: its role or its program, and its rank. Empty if nothing is known.
+/// Returns the name of a process in lists: its role or its program, and its rank. Empty if nothing is known.
 pub fn title(labels: &[(String, String)], command: &[String]) -> String {
     let value = |wanted: &str| labels.iter().find(|(key, _)| key == wanted);
     let named = NAMING.into_iter().find_map(value);

@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-/// Reads `true` or `false`. Command lines also have 1 and 0 for them.
+/// Reads `true` or `false`, or the 1 or 0 of a command line.
 fn flag(key: &str, value: &Value) -> Result<bool, String> {
     match (value, value.as_u64()) {
         (Value::Bool(value), _) => Ok(*value),

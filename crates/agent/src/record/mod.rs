@@ -77,7 +77,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. `below` is one more frame below the innermost one, for this event alone.
+/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. For this event alone, `below` is one
+/// more frame below the innermost one.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
@@ -283,8 +284,8 @@ unsafe fn commit(state: &mut ThreadState, position: *mut u8) {
     }
 }
 
-/// Takes the next sequence number, because another thread recorded last, or this one has not joined the session or not
-/// adopted its mode yet. Returns `false` if nothing can be recorded, or if the hook records every allocation and the thread
+/// Takes the next sequence number. Called if another thread recorded last, or if this thread has not yet joined the session
+/// or adopted its mode. Returns `false` if nothing can be recorded, or if the hook records every allocation and the thread
 /// samples.
 #[cold]
 #[inline(never)]

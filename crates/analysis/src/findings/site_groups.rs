@@ -157,7 +157,7 @@ fn add(sum: &mut i64, bytes: i64) {
 }
 
 impl SiteGroup {
-    /// A finding about this group, in which only sentences and numbers are missing.
+    /// Returns a finding about this group, to which the caller adds sentences and numbers.
     ///
     /// `headline` has one `{}`, for the line that users know best: the nearest line of their own code, else the line that
     /// allocated. `headline_in_library` has another one for the line that allocated, if that is not the same line.

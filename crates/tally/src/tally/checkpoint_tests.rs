@@ -4,7 +4,7 @@ use super::tests::{chunk, step};
 use super::*;
 use proptest::prelude::*;
 
-/// The events of three threads, each thread's as one chunk, in runs as they alternate.
+/// The events of three threads that take turns: one chunk per thread, and the runs in which they recorded.
 struct Events {
     chunks: Vec<DecodedChunk>,
     runs: Vec<(usize, Range<usize>)>,

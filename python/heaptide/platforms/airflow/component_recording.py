@@ -54,7 +54,8 @@ def begin(name: str, chosen: Profiling) -> str:
         "keep": chosen.keep,
         "max_size": chosen.max_size,
         "follow_fork": name in FOLLOWS_ALL_FORKS,
-        # Workers of an API server are new interpreters, which join. Interpreters that tasks start do not join the scheduler.
+        # Workers of an API server are new interpreters, which join. Interpreters that tasks start must not join the
+        # scheduler.
         "children": name == "api",
         "detailed_tracing": False,
         **options,
@@ -169,7 +170,7 @@ def _main_capture(component: str, chosen: Profiling) -> str:
 
 @contained
 def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
-    """Let a forked child obey from its first check on. Nothing is done here: the parent may have forked in any state."""
+    """Let a forked child obey from its first check on. Nothing is done before: the fork may happen in any state."""
     is_first = True
 
     def check() -> None:

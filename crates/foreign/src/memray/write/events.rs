@@ -21,7 +21,7 @@ pub struct EventWriter<'a, W: Write> {
     /// The stack of each thread as written so far.
     written: HashMap<u64, Option<usize>>,
     thread: Option<u64>,
-    /// Live blocks of Python's allocators, whose frees have a name of their own.
+    /// Live blocks of Python's allocators. In memray's format, a free of one of them is a record of another type.
     of_python: HashSet<u64>,
     recent: [u64; N_RECENT + 1],
     next_recent: usize,
