@@ -3,9 +3,10 @@
 use std::io::Cursor;
 
 use heaptide_analysis::job_runs::{
-    Basis, Grouping, JobRun, JobRuns, JobTable, Outcome, PeakKind, RecordNotes, RecordReader,
-    RunNumbers, Verdict, job_table, workers,
+    Basis, Grouping, JobRun, JobRuns, JobTable, PeakKind, RecordNotes, RecordReader, RunNumbers,
+    Verdict, job_table, workers,
 };
+use heaptide_capture::Outcome;
 use proptest::prelude::*;
 
 /// A line of a process; `more` are further fields.

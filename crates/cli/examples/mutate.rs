@@ -8,17 +8,16 @@
 //! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report names each with its
 //! seed; `mutate 1 --seed SEED` repeats it. The exit code is 1 if there was a failure.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use heaptide_capture::heap::{EdgeType, Label, RootCategory, write_heap};
 use heaptide_testkit::mutation::{FileFormat, Random, mutate};
-use heaptide_testkit::{HeapBuilder, capture_bytes, header, memray_files, shop};
+use heaptide_testkit::{CountingAllocator, HeapBuilder, capture_bytes, header, memray_files, shop};
 
 /// More than any command needs for files of this size.
 const MAX_BYTES: usize = 512 << 20;
@@ -27,29 +26,8 @@ const MAX_TIME: Duration = Duration::from_secs(60);
 /// Failures that the report describes; the others are counted.
 const MAX_DESCRIBED: usize = 50;
 
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed to the system's allocator unchanged; the counters touch no memory it manages.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller guarantees a valid layout, as `System` requires.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `pointer` came from `alloc` above, that is from `System`, with the same layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 struct Sample {
     format: FileFormat,
@@ -208,15 +186,13 @@ fn run(seed: u64, samples: &[Sample], folder: &Path, report: &Mutex<Report>) {
         path.into_os_string()
     });
     let arguments: Vec<OsString> = std::iter::once("heaptide".into()).chain(words).collect();
-    let before = HELD.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
     let began = Instant::now();
     let line: Vec<String> = arguments
         .iter()
         .map(|word| word.to_string_lossy().into_owned())
         .collect();
-    let outcome = std::panic::catch_unwind(|| heaptide_cli::main(arguments.into_iter()));
-    let bytes = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    let (bytes, outcome) = ALLOCATOR
+        .peak_of(|| std::panic::catch_unwind(|| heaptide_cli::main(arguments.into_iter())));
     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
     report.n_inputs += 1;
     report.n_reported += u64::from(matches!(outcome, Ok(heaptide_cli::Outcome::Exit(0))));

@@ -1,8 +1,6 @@
 //! The memory of a replay does not grow with the number of events, and grows little with the number of threads. This is a
 //! separate binary whose tests run one at a time, because it counts every byte that the process allocates.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use heaptide_capture::area::{BlockHead, ChunkHead};
@@ -10,30 +8,10 @@ use heaptide_capture::event::MAX_RECORD_BYTES;
 use heaptide_capture::wire::Writer;
 use heaptide_capture::{Allocator, Capture, Damage, Frame, Header, Packer, Tables};
 use heaptide_tally::{replay, replay_between};
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed to the system's allocator unchanged; the counters touch no memory it manages.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller guarantees a valid layout, as `System` requires.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: `pointer` came from `alloc` above, that is from `System`, with the same layout.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use heaptide_testkit::CountingAllocator;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator::new();
 
 const PAYLOAD_LEN: usize = 65_472;
 const N_STREAMS: u32 = 3;
@@ -96,11 +74,11 @@ fn peak_of_replay_alone(capture: &Capture) -> (usize, usize) {
 }
 
 fn peak_of(replay: impl FnOnce(&mut usize) -> Vec<Damage>) -> (usize, usize) {
-    let before = HELD.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let mut n_events = 0;
-    assert_eq!(replay(&mut n_events), []);
-    (PEAK.load(Ordering::Relaxed) - before, n_events)
+    ALLOCATOR.peak_of(|| {
+        let mut n_events = 0;
+        assert_eq!(replay(&mut n_events), []);
+        n_events
+    })
 }
 
 /// Threads that take turns after every few events: all are always in the middle of a chunk.

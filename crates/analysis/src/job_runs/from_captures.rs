@@ -1,6 +1,6 @@
 //! Jobs of captures as runs: the other source of [`JobRuns`].
 
-use super::run::{JobRun, JobRuns, Outcome, RunNumbers};
+use super::run::{JobRun, JobRuns, RunNumbers};
 use crate::model::jobs::{JobSiteSum, JobSums};
 
 impl JobRuns {
@@ -38,7 +38,7 @@ impl JobRuns {
             key: job.key.map(String::into_boxed_str),
             started: job.began_unix_ns as f64 / 1e9,
             seconds: seconds.into(),
-            outcome: Outcome::of_name(job.outcome.name()).unwrap_or(Outcome::Running),
+            outcome: job.outcome,
             error: Some(job.error)
                 .filter(|error| !error.is_empty())
                 .map(|error| self.errors.number(error))

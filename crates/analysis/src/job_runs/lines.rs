@@ -1,9 +1,7 @@
 //! One line of a file of job records. Nothing in it is trusted: a line that is not as documented has no content.
 
-use heaptide_capture::{Identity, labels};
+use heaptide_capture::{Identity, Outcome, labels};
 use serde_json::{Map, Value};
-
-use super::run::Outcome;
 
 /// The version of the lines that this release reads.
 pub const VERSION: u64 = 1;
@@ -106,7 +104,7 @@ impl Line {
             seconds: seconds.filter(|seconds| (0.0..MAX_SECONDS).contains(seconds)),
             outcome: match event {
                 Event::Begin => Outcome::Running,
-                Event::End => Outcome::of_name(text("outcome")?)?,
+                Event::End => Outcome::from_name(text("outcome")?)?,
             },
             error: owned("error"),
             resident_before: bytes("resident_before"),

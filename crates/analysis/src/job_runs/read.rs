@@ -3,11 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, Read};
 
-use heaptide_capture::Identity;
+use heaptide_capture::{Identity, Outcome};
 use rustc_hash::FxHashMap;
 
 use super::lines::{Event, Line, Skipped};
-use super::run::{JobRun, JobRuns, Outcome, RunNumbers};
+use super::run::{JobRun, JobRuns, RunNumbers};
 
 /// A longer line is skipped: Heaptide writes none.
 const MAX_LINE_BYTES: usize = 1 << 20;

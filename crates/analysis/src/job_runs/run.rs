@@ -1,54 +1,22 @@
 //! One run of a job, and the set of all runs that a report covers.
 
+use heaptide_capture::Outcome;
 use heaptide_capture::identity::{self, Identity};
 use rustc_hash::FxHashMap;
 
 use super::maybe::Maybe;
 use crate::filter::shown_name;
 
-/// How a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    Ok,
-    Failed,
-    Skipped,
-    Deferred,
-    Retried,
-    /// Its process died while it ran.
-    Killed,
-    Running,
-}
-
-impl Outcome {
-    pub const ALL: [Outcome; 7] = [
-        Outcome::Ok,
-        Outcome::Failed,
-        Outcome::Skipped,
-        Outcome::Deferred,
-        Outcome::Retried,
-        Outcome::Killed,
-        Outcome::Running,
-    ];
-
-    /// The name in records and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Ok => "ok",
-            Outcome::Failed => "failed",
-            Outcome::Skipped => "skipped",
-            Outcome::Deferred => "deferred",
-            Outcome::Retried => "retried",
-            Outcome::Killed => "killed",
-            Outcome::Running => "running",
-        }
-    }
-
-    pub fn of_name(name: &str) -> Option<Outcome> {
-        Outcome::ALL
-            .into_iter()
-            .find(|outcome| outcome.name() == name)
-    }
-}
+/// How runs can end, in the order of the columns of reports.
+pub const OUTCOMES: [Outcome; 7] = [
+    Outcome::Ok,
+    Outcome::Failed,
+    Outcome::Skipped,
+    Outcome::Deferred,
+    Outcome::Retried,
+    Outcome::Killed,
+    Outcome::Running,
+];
 
 /// What is known about the memory of a run. A source leaves out what it does not know.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,10 +4,11 @@
 
 use std::cmp::Ordering;
 
+use heaptide_capture::Outcome;
 use rustc_hash::FxHashMap;
 
 use super::maybe::Maybe;
-use super::run::{JobRun, JobRuns, Outcome};
+use super::run::{JobRun, JobRuns, OUTCOMES};
 use super::trend::{Trend, Verdict, trend};
 
 /// What a row represents.
@@ -145,8 +146,8 @@ pub struct JobRow {
     /// With [`Grouping::Label`]; `None` if the runs do not have the label.
     pub label: Option<String>,
     pub n_runs: u64,
-    /// In the order of [`Outcome::ALL`]; their sum is `n_runs`.
-    pub outcomes: [u64; Outcome::ALL.len()],
+    /// In the order of [`OUTCOMES`]; their sum is `n_runs`.
+    pub outcomes: [u64; OUTCOMES.len()],
     pub n_processes: u64,
     pub n_hosts: u64,
     pub seconds: Option<Quantiles<f64>>,
@@ -168,7 +169,7 @@ pub struct JobRow {
 
 impl JobRow {
     pub fn n(&self, outcome: Outcome) -> u64 {
-        let at = Outcome::ALL.iter().position(|&one| one == outcome);
+        let at = OUTCOMES.iter().position(|&one| one == outcome);
         at.map_or(0, |at| self.outcomes[at])
     }
 
@@ -295,7 +296,7 @@ impl Group<'_> {
             host: None,
             label: None,
             n_runs: self.members.len() as u64,
-            outcomes: Outcome::ALL
+            outcomes: OUTCOMES
                 .map(|outcome| self.iter().filter(|run| run.outcome == outcome).count() as u64),
             n_processes,
             n_hosts,

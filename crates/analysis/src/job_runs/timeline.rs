@@ -1,6 +1,8 @@
 //! The runs of each worker over time: spans in lanes that do not overlap.
 
-use super::run::{JobRuns, Outcome};
+use heaptide_capture::Outcome;
+
+use super::run::JobRuns;
 
 /// One run on the time axis.
 #[derive(Clone, Debug, PartialEq)]

@@ -53,6 +53,7 @@ pub enum Outcome {
     Skipped = 3,
     Deferred = 4,
     Retried = 5,
+    /// Its process died while it ran.
     Killed = 6,
 }
 

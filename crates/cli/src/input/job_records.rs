@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_analysis::Filter;
-use heaptide_analysis::job_runs::{JobRuns, Outcome, RecordNotes, RecordReader};
-use heaptide_capture::{Capture, Identity, glob};
+use heaptide_analysis::job_runs::{JobRuns, RecordNotes, RecordReader};
+use heaptide_capture::{Capture, Identity, Outcome, glob};
 use heaptide_procfs as procfs;
 use heaptide_report::json::jobs::CaptureLink;
 use heaptide_report::shell;

@@ -33,6 +33,24 @@ pub(crate) fn file(name: &'static str, help: &'static str) -> Arg {
         .help(help)
 }
 
+/// `-n N`, the number of rows.
+pub(crate) fn num_largest(default: &'static str, help: &'static str) -> Arg {
+    Arg::new("n_largest")
+        .short('n')
+        .long("num-largest")
+        .value_name("N")
+        .value_parser(value_parser!(u32).range(1..))
+        .default_value(default)
+        .help(help)
+}
+
+/// Returns the value of [`num_largest`].
+pub(crate) fn n_largest(matches: &ArgMatches) -> usize {
+    matches
+        .get_one("n_largest")
+        .map_or(0, |&n: &u32| n as usize)
+}
+
 pub(crate) fn output(help: &'static str) -> Arg {
     file("output", help).short('o')
 }

@@ -1,7 +1,8 @@
 //! `heaptide jobs --json`: a list of rows. The first twelve keys are stable; more may follow. Also the data of the page.
 
 use heaptide_analysis::job_runs::trend::MIN_RUNS;
-use heaptide_analysis::job_runs::{Distribution, JobRow, JobRuns, JobTable, Outcome, Worker};
+use heaptide_analysis::job_runs::{Distribution, JobRow, JobRuns, JobTable, OUTCOMES, Worker};
+use heaptide_capture::Outcome;
 use serde_json::{Value, json};
 
 use super::{identity, number};
@@ -121,7 +122,7 @@ pub(crate) fn page(runs: &JobRuns, table: &JobTable, content: &PageContent) -> V
         "rows": rows.collect::<Value>(),
         "captures": captures.collect::<Value>(),
         "workers": workers.collect::<Value>(),
-        "outcomes": Outcome::ALL.map(Outcome::name),
+        "outcomes": OUTCOMES.map(Outcome::name),
         "spans": columns(runs, table, content, from),
     })
 }
@@ -137,7 +138,7 @@ fn columns(runs: &JobRuns, table: &JobTable, content: &PageContent, from: f64) -
     let after = |time: f64| number(((time - from) * 1e6).round() / 1e6);
     let outcome = |at: usize| {
         let outcome = run(at).outcome;
-        Outcome::ALL.iter().position(|&one| one == outcome)
+        OUTCOMES.iter().position(|&one| one == outcome)
     };
     let peak = |at: usize| {
         let run = run(at);

@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::job_runs::{Basis, JobRow, JobTable, Outcome, PeakKind, Verdict};
+use heaptide_analysis::job_runs::{Basis, JobRow, JobTable, PeakKind, Verdict};
+use heaptide_capture::Outcome;
 
 use super::Style;
 use super::table::{FirstColumn, Row, Table};

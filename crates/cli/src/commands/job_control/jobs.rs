@@ -8,7 +8,7 @@ use heaptide_report::{html, json, text, units};
 
 use crate::exit::Failure;
 use crate::input::job_records;
-use crate::options::arguments::{self, flag};
+use crate::options::arguments::{self, flag, n_largest, num_largest};
 use crate::options::sizes;
 use crate::output;
 use crate::output::destination::Destination;
@@ -56,15 +56,7 @@ pub(crate) fn arguments() -> Command {
                 .default_value("name")
                 .help("one row per job name, or per name and worker, host or label:KEY"),
         )
-        .arg(
-            Arg::new("n_rows")
-                .short('n')
-                .long("num-largest")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..))
-                .default_value("50")
-                .help("number of rows in text"),
-        )
+        .arg(num_largest("50", "number of rows in text"))
         .arg(
             Arg::new("fail_above")
                 .long("fail-above")
@@ -133,7 +125,7 @@ fn write(
         destination.open_text()?
     };
     let options = text::jobs::Options {
-        max_rows: matches.get_one::<u32>("n_rows").map_or(50, |&n| n as usize),
+        max_rows: n_largest(matches),
         max_width: output.size().0,
         style: output.style(),
         worker: &worker,

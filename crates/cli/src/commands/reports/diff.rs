@@ -12,7 +12,7 @@ use heaptide_report::{html, json, text, units};
 
 use crate::exit::Failure;
 use crate::input;
-use crate::options::arguments::{self, flag};
+use crate::options::arguments::{self, flag, n_largest, num_largest};
 use crate::options::filters;
 use crate::options::sizes;
 use crate::output;
@@ -61,15 +61,7 @@ pub(crate) fn arguments() -> Command {
         .arg(flag("leaks", "compare leaked memory instead of the peak"))
         .arg(flag("total", "compare all allocations").conflicts_with("leaks"))
         .arg(flag("by-line", "separate the lines of a function"))
-        .arg(
-            Arg::new("n_rows")
-                .short('n')
-                .long("num-largest")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..))
-                .default_value("20")
-                .help("number of stacks"),
-        )
+        .arg(num_largest("20", "number of stacks"))
         .arg(
             Arg::new("fail_above")
                 .long("fail-above")
@@ -122,7 +114,7 @@ fn write(
     comparison: &Comparison,
     diff: &Diff,
 ) -> Result<(), Failure> {
-    let n_rows = matches.get_one::<u32>("n_rows").map_or(20, |&n| n as usize);
+    let n_rows = n_largest(matches);
     let mut output = if matches.get_flag("html") {
         destination.open()?
     } else {

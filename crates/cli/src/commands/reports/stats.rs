@@ -1,13 +1,13 @@
 //! `heaptide stats`: totals, peak, sizes, and the largest allocation sites.
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command};
 use heaptide_analysis::aggregate::{ProcessGrouping, process_groups};
 use heaptide_analysis::{JobView, Request};
 use heaptide_report::{json, text};
 
 use crate::exit::Failure;
 use crate::input;
-use crate::options::arguments;
+use crate::options::arguments::{self, n_largest, num_largest};
 use crate::options::filters;
 use crate::options::metrics;
 use crate::output::{self, Output};
@@ -15,15 +15,7 @@ use crate::output::{self, Output};
 pub(crate) fn arguments() -> Command {
     Command::new("stats")
         .about("Show totals, peak, sizes, and the largest sites and modules")
-        .arg(
-            Arg::new("n_largest")
-                .short('n')
-                .long("num-largest")
-                .value_name("N")
-                .value_parser(value_parser!(u32).range(1..))
-                .default_value("5")
-                .help("number of sites and modules"),
-        )
+        .arg(num_largest("5", "number of sites and modules"))
         .arg(metrics::leaks())
         .arg(
             Arg::new("by")
@@ -56,9 +48,7 @@ fn group(text: &str) -> Result<Group, String> {
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let n_largest = matches
-        .get_one::<u32>("n_largest")
-        .map_or(5, |&n| n as usize);
+    let n_largest = n_largest(matches);
     Output::check(matches)?;
     let request = Request {
         lives: true,
