@@ -1,27 +1,17 @@
 /** Tests what all pages have in common: accessibility, one tab stop per group of buttons, printing, narrow windows. */
 import assert from 'node:assert/strict';
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { after, before, describe, test } from 'node:test';
-import { drawn, folder, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drawn, open } from './browser.mjs';
 import { EXAMPLES } from './examples.mjs';
 import { pageOf, syntheticData } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 const require = createRequire(new URL('../../web/package.json', import.meta.url));
 const AXE = readFileSync(require.resolve('axe-core'), 'utf8');
 /** A4 at 96 pixels per inch, without margins. */
 const A4_WIDTH = 794;
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
 
 /** Returns violations as texts: the rule and the elements. */
 async function violations(page) {

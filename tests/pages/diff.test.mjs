@@ -1,9 +1,9 @@
 /** Tests the comparison page in a browser: its colours, graph and table. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drawn, hashOf, hover, open } from './browser.mjs';
 import { syntheticDiff, pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 const SMALL = {
   frames: [
@@ -20,17 +20,6 @@ const SMALL = {
     [5, 3_000_000, 3_000_000],
   ],
 };
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
 
 const small = (options = {}, more = {}) =>
   open(browser, pageOf(directory, 'diff', syntheticDiff({ ...SMALL, ...more })), { reducedMotion: 'reduce', ...options });

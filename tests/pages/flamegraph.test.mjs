@@ -1,9 +1,9 @@
 /** Tests the flame graph in a browser: its content, its controls, and its drawing speed. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drawn, hashOf, hover, open } from './browser.mjs';
 import { large, syntheticData, pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 const FRAMES = [
   [0, '<module>', '/srv/job/job.py', 10],
@@ -20,17 +20,6 @@ const OWN = [
   [1, 0, 1_000_000, 0, 1_000_000],
 ];
 const SMALL = { frames: FRAMES, own: OWN, threads: ['MainThread', 'reader'] };
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
 
 const figure = (page, name) => page.locator(`[data-figure="${name}"]`).innerText();
 const searchResult = async (page) => {

@@ -1,23 +1,12 @@
 /** Tests the jobs page in a browser. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drawn, folder, hashOf, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drawn, hashOf, open } from './browser.mjs';
 import { JOBS } from './jobs-data.mjs';
 import { pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
-let browser;
-let pages;
-before(async () => {
-  browser = await launch();
-  pages = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(pages, { recursive: true });
-});
-
-const show = (options = {}) => open(browser, pageOf(pages, 'jobs', JOBS), options);
+const show = (options = {}) => open(browser, pageOf(directory, 'jobs', JOBS), options);
 const text = async (page, selector) => {
   await drawn(page);
   return page.locator(selector).innerText();

@@ -1,9 +1,9 @@
 /** Tests that every page fits a window as narrow as a phone or as low as a notebook cell, with readable names. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { folder, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { launch, open } from './browser.mjs';
 import { syntheticData, syntheticDiff, pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 const FRAMES = [
   [0, '<module>', '/srv/job/job.py', 10],
@@ -12,17 +12,6 @@ const FRAMES = [
 ];
 const ONE = syntheticData({ frames: FRAMES, own: [[2, 0, 6_000_000, 0, 8_000_000], [3, 0, 2_000_000, 500_000, 2_000_000]] });
 const TWO = syntheticDiff({ frames: FRAMES, own: [[2, 1_000_000, 3_000_000], [3, 2_000_000, 1_000_000]] });
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
 
 /** Opens a page in a window 400 pixels wide, and calls `check` with it. */
 async function narrow(template, data, hash, check) {

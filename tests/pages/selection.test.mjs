@@ -1,21 +1,10 @@
 /** Tests what users do with a part of a page: a selected frame, an interval, one thread of hundreds, a zoomed chart. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drag, drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drag, drawn, hashOf, hover, open } from './browser.mjs';
 import { LINES, PLOT, recording } from './examples.mjs';
 import { pageOf, syntheticData } from './synthetic-data.mjs';
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
+import { browser, directory } from './shared-browser.mjs';
 
 const show = (template, data, options = {}) => open(browser, pageOf(directory, template, data, `${template}-part`), { reducedMotion: 'reduce', ...options });
 const figure = async (page, name) => {

@@ -1,9 +1,9 @@
 /** Tests the table in a browser. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drawn, folder, hashOf, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drawn, hashOf, open } from './browser.mjs';
 import { large, syntheticData, pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 const SMALL = {
   frames: [
@@ -20,18 +20,7 @@ const SMALL = {
   threads: ['MainThread', 'reader'],
 };
 
-let browser;
-let pages;
-before(async () => {
-  browser = await launch();
-  pages = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(pages, { recursive: true });
-});
-
-const small = (options = {}) => open(browser, pageOf(pages, 'table', syntheticData(SMALL)), options);
+const small = (options = {}) => open(browser, pageOf(directory, 'table', syntheticData(SMALL)), options);
 const cells = async (page, column) => {
   await drawn(page);
   return page.locator(`tbody td.${column}`).allInnerTexts();
@@ -107,7 +96,7 @@ describe('the table', () => {
   });
 
   test('renders only the visible rows', async () => {
-    const { page, close } = await open(browser, pageOf(pages, 'table', large(50_000), 'large-table'));
+    const { page, close } = await open(browser, pageOf(directory, 'table', large(50_000), 'large-table'));
     const [n, rows] = await page.evaluate(() => [
       Number(document.querySelector('.rows table').getAttribute('aria-rowcount')),
       document.querySelectorAll('tbody tr').length,
@@ -122,7 +111,7 @@ describe('the table', () => {
     const place = { function: 'parse', file: '/srv/lib/parse.py', line: 5 };
     const finding = { kind: 'holds_most', what: 'parse holds most', evidence: [], advice: '', place, caller: null, node: 3 };
     const data = syntheticData({ ...SMALL, head: { findings: [finding] } });
-    const { page, close } = await open(browser, pageOf(pages, 'table', data, 'findings-table'), { hash: '#grouping=module' });
+    const { page, close } = await open(browser, pageOf(directory, 'table', data, 'findings-table'), { hash: '#grouping=module' });
     await page.getByRole('button', { name: 'parse holds most' }).click();
     assert.deepEqual(await cells(page, 'own .size'), ['6.00 MB']);
     await close();
@@ -131,7 +120,7 @@ describe('the table', () => {
   test('shows hostile names as text', async () => {
     const name = '</script><img src=x onerror="window.hacked=1">';
     const data = syntheticData({ frames: [[0, name, `/srv/${name}.py`, 1]], own: [[1, 0, 10, 10, 10]], threads: [name] });
-    const { page, close } = await open(browser, pageOf(pages, 'table', data, 'hostile-table'));
+    const { page, close } = await open(browser, pageOf(directory, 'table', data, 'hostile-table'));
     assert.match((await cells(page, 'name'))[0], /<img src=x onerror=/);
     assert.equal(await page.locator('img').count(), 0);
     assert.equal(await page.evaluate(() => window.hacked), undefined);

@@ -1,9 +1,9 @@
 /** Tests time intervals: dragged on the chart of a flame graph or a table, and as two marks on a timeline. */
 import assert from 'node:assert/strict';
-import { rmSync } from 'node:fs';
-import { after, before, describe, test } from 'node:test';
-import { drag, drawn, folder, hashOf, hover, launch, open } from './browser.mjs';
+import { describe, test } from 'node:test';
+import { drag, drawn, hashOf, hover, open } from './browser.mjs';
 import { syntheticData, pageOf } from './synthetic-data.mjs';
+import { browser, directory } from './shared-browser.mjs';
 
 // keep allocates 1 MB more in each bin; scratch has 4 MB in the second bin only.
 const SMALL = {
@@ -25,17 +25,6 @@ const SMALL = {
     [1, 1, 2, 4_000_000],
   ],
 };
-
-let browser;
-let directory;
-before(async () => {
-  browser = await launch();
-  directory = folder();
-});
-after(async () => {
-  await browser.close();
-  rmSync(directory, { recursive: true });
-});
 
 /** Returns the data of two processes with one thread each. */
 function session() {
