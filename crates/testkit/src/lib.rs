@@ -1,10 +1,11 @@
 //! Support for the tests of several crates: captures written as text, heap snapshots built object by object,
-//! captures of memray, files changed at random, and an allocator that counts.
+//! captures of memray, files changed at random, an allocator that counts, and the processor time.
 //!
 //! A dev-dependency only: no shipped crate depends on it.
 
 mod captures;
 mod counting_allocator;
+mod cpu_time;
 mod heap_builder;
 mod heaps;
 pub mod memray_files;
@@ -12,5 +13,6 @@ pub mod mutation;
 
 pub use captures::{capture, capture_bytes, header};
 pub use counting_allocator::CountingAllocator;
+pub use cpu_time::thread_cpu_time;
 pub use heap_builder::{Added, HeapBuilder};
 pub use heaps::shop;

@@ -29,7 +29,7 @@ HEADINGS = {
 
 
 class PackedRows(str):
-    """The rows of a table as one text. Its own type keeps it out of heaps; hundreds of tuples would be among them."""
+    """The rows of a table as one text. Heaps leave out objects of this type, but could not leave out hundreds of tuples."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ class Stat:
         return _native.heap_rows_table(self._by, self._rows, self._first, self._n_rows).rstrip("\n")
 
 
-# Stands for the rows that a part of a difference leaves out.
+# The name of the row for all rows that a part of a difference leaves out.
 _OTHERS = "<other rows>"
 
 

@@ -1,7 +1,7 @@
 """The current job: a context variable that the hooks of a recording read from memory.
 
 The value of the variable is the job's *token*, eight bytes that name the job to the hooks. When the job ends, the
-native module sets them to zero: whatever still runs in a copy of the context then belongs to no job.
+native module sets them to zero: code that still runs in a copy of the context then belongs to no job.
 
 The variable differs from that of :class:`heaptide.leaks.JobTracer`, so that both can nest in any order.
 """
@@ -34,7 +34,7 @@ _is_prepared = False
 
 
 def prepare(wants_records: Callable[[], bool]) -> None:
-    """Prepare the process for its first job, and include modules that start threads and were imported since."""
+    """Prepare the process for its first job. Later calls only adapt thread-starting modules that were imported since."""
     global _is_prepared
     with _lock:
         if not _is_prepared:

@@ -50,7 +50,8 @@ _current: SettingsRecording | None = None
 def current() -> SettingsRecording | None:
     """Return the recording of this process.
 
-    A forked child does not have its parent's, unless a signal or the control file started that: then both stop it.
+    A forked child has none, unless a signal or the control file started the recording of its parent. Then the child
+    has its own capture of the same recording, and either process can stop both.
     """
     global _current
     if _current is None or _current.pid == os.getpid():

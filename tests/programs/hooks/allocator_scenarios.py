@@ -29,7 +29,7 @@ def map_pages(n_pages, flags=ANONYMOUS, at=0, file=NO_FILE, function="mmap"):
 
 
 def map_file(n_pages, function="mmap"):
-    """Map a file that has a page more than is mapped."""
+    """Map all pages of a file but the last one."""
     file = os.open(f"mapped-{n_pages}", os.O_RDWR | os.O_CREAT)
     os.truncate(file, (n_pages + 1) * PAGE)
     address = map_pages(n_pages, SHARED, file=file, function=function)
@@ -82,7 +82,8 @@ def realloc_in_place():
     return {"old": old, "new": new}
 
 
-# More than can be free after a block: libc returns free memory beyond 64 MB to the kernel. Sizes print exactly in MB.
+# The new sizes are too large for growth in place: libc keeps at most 64 MB of free memory after a block. Reports print
+# them exactly in MB.
 def realloc_moved():
     old = call("malloc", 3_019)
     return {"old": old, "new": call("realloc", old, 100_003_000)}

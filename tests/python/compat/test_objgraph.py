@@ -184,7 +184,7 @@ def test_notebook_shows_the_picture(tmp_path: Path) -> None:
 SPEED = """
 import gc, io, json, time
 import objgraph
-from heaptide.compat import objgraph as ours
+from heaptide.compat import objgraph as heaptide_objgraph
 
 kept = []
 
@@ -192,7 +192,7 @@ def ratio(name, grow=None, **options):
     '''Return the CPU time of objgraph over that of Heaptide, both measured in turn; `grow` runs before each call.'''
     times = ([], [])
     for _ in range(7):
-        for each, module in zip(times, (objgraph, ours)):
+        for each, module in zip(times, (objgraph, heaptide_objgraph)):
             if grow is not None:
                 grow()
             started = time.process_time()

@@ -10,7 +10,7 @@ import pytest
 from support.call_stacks import Recording
 from support.commands import Finished, heaptide
 
-# The stack is cut beyond this depth, and keeps at least so many frames.
+# A stack deeper than MAX_DEPTH is cut, and keeps at least LEAST_CUT frames.
 MAX_DEPTH = 4096
 LEAST_CUT = 1024
 CUT = "<stack cut: outer frames not recorded>"

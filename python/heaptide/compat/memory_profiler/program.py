@@ -9,6 +9,7 @@ import os
 import sys
 from typing import Any, TextIO
 
+from heaptide.compat.script_search import find_script
 from heaptide.containment import contained
 from heaptide.messages import reason, say
 
@@ -77,7 +78,7 @@ def main() -> int:
         builtins.profile = profiler  # type: ignore[attr-defined]
         return 0
 
-    found = _find_script(target) if is_script else target
+    found = find_script(target) if is_script else target
     return run_program({"kind": "script" if is_script else "module", "target": found, "arguments": arguments}, begin)
 
 
@@ -101,17 +102,6 @@ def _show(profiler: TimeStamper | LineProfiler, stream: TextIO, precision: int) 
         profiler.show_results(stream)
     else:
         show_results(profiler, stream, precision)
-
-
-def _find_script(name: str) -> str:
-    """Return the path of a script that is in this folder or on PATH."""
-    if os.path.isfile(name):
-        return name
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if folder and os.path.isfile(path):
-            return path
-    sys.exit(f"Could not find script {name}")
 
 
 def _parser(version: str) -> argparse.ArgumentParser:

@@ -8,6 +8,7 @@ import os
 import sys
 
 # The builtin `profile` in the program writes the calls of decorated functions.
+from heaptide.compat.script_search import find_script
 from heaptide.lines.builtin import VARIABLE as _BUILTIN_PROFILE
 
 _BACKENDS = ["psutil", "psutil_pss", "psutil_uss", "posix", "tracemalloc"]
@@ -80,7 +81,7 @@ def _words_of_program(program: list[str], options: argparse.Namespace) -> list[s
     if not program or program[0].startswith("-"):
         return [*interpreter, *program]
     if program[0].endswith(".py"):
-        return [*interpreter, _find_script(program[0]), *program[1:]]
+        return [*interpreter, find_script(program[0]), *program[1:]]
     return [*interpreter, "-m", *program]
 
 
@@ -88,17 +89,6 @@ def _interpreter_options() -> list[str]:
     from heaptide.recording.program import interpreter_options
 
     return interpreter_options()
-
-
-def _find_script(name: str) -> str:
-    """Return the path of a script that is in this folder or on PATH."""
-    if os.path.isfile(name):
-        return name
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        path = os.path.join(folder, name)
-        if folder and os.path.isfile(path):
-            return path
-    sys.exit(f"Could not find script {name}")
 
 
 def get_cmd_line(args: list[str]) -> str:

@@ -1,0 +1,17 @@
+"""Finds the script that a command line of memory_profiler or mprof names."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def find_script(name: str) -> str:
+    """Return the path of a script that is in this folder or on PATH. Without one, the command exits."""
+    if os.path.isfile(name):
+        return name
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.join(folder, name)
+        if folder and os.path.isfile(path):
+            return path
+    sys.exit(f"Could not find script {name}")
