@@ -1,7 +1,7 @@
 //! Lists every allocation and free of a capture with its visible stack, for captures of other profilers.
 //!
-//! The session is loaded before, so that stacks are those of all reports. The capture is then replayed twice: a free that
-//! did not happen is only known after it, and other profilers have no record that undoes one.
+//! The session is loaded before, so that stacks are those of all reports. The capture is then replayed twice: a later
+//! record may undo a free, and other profilers have no such record.
 
 use std::ops::{ControlFlow, Range};
 

@@ -364,7 +364,8 @@ impl Session {
         }
     }
 
-    /// The ID of a process, with what distinguishes it from other processes of the session with the same ID.
+    /// The ID of a process. If several processes of the session have this ID, the name also has a part that differs, such as
+    /// the host.
     pub fn name_of(&self, process: &Process) -> String {
         let all = self
             .processes
@@ -374,7 +375,7 @@ impl Session {
         process.header.identity().name_among(&all)
     }
 
-    /// The name of a process with what a reader recognises it by: its role or program, and its host if there are several.
+    /// The name of a process for reports: its ID, its role or program, and its host if there are several.
     pub fn shown_name(&self, process: &Process) -> String {
         let (name, host) = (self.name_of(process), &process.header.host);
         let mut others = self.processes.iter();

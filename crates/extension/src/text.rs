@@ -1,8 +1,8 @@
 //! Conversions of strings and paths that must accept whatever a program holds, in every locale.
 //!
-//! A Python string may hold lone surrogates, which UTF-8 cannot: Python decodes the bytes of a file name that its locale
-//! cannot express into them. A path that goes back to Python must become the string that Python itself would have made of
-//! it; PyO3's own conversion decodes every valid UTF-8 as UTF-8, which is another string in another locale.
+//! A Python string may hold lone surrogates, which UTF-8 cannot encode. Python decodes bytes of a file name to them if the
+//! bytes are not valid in its locale. A path that goes back to Python must become the string that Python itself would have
+//! made of it; PyO3's own conversion decodes every valid UTF-8 as UTF-8, which is another string in another locale.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -29,7 +29,7 @@ HEADINGS = {
 
 
 class PackedRows(str):
-    """The rows of a table as one text. Heaps leave out objects of this type, but could not leave out hundreds of tuples."""
+    """The rows of a table as one text. Heaps leave out objects of this type; they cannot leave out all tuples."""
 
     __slots__ = ()
 

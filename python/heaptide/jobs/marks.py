@@ -34,7 +34,7 @@ _is_prepared = False
 
 
 def prepare(wants_records: Callable[[], bool]) -> None:
-    """Prepare the process for its first job. Later calls only adapt thread-starting modules that were imported since."""
+    """Prepare the process for its first job. Later calls adapt modules that start threads and were imported since."""
     global _is_prepared
     with _lock:
         if not _is_prepared:

@@ -223,8 +223,8 @@ fn sites(
     (sites, lives, outside_jobs)
 }
 
-/// The node of each stack that has a site, or that is a caller of one that has. Callers have smaller numbers than
-/// callees, so one pass is enough. `root` is the outermost frame of a job; then only its sites count.
+/// The nodes of all stacks that have sites, and of their callers. Callers have smaller numbers than callees, so one pass is
+/// enough. `root` is the outermost frame of a job; then only its sites count.
 fn nodes_of_stacks(
     process: &Process,
     session: &Session,

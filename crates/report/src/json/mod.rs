@@ -50,7 +50,7 @@ pub(crate) fn location(at: &heaptide_analysis::model::Location) -> Value {
     })
 }
 
-/// What identifies a process. Parts that are not known are `null`.
+/// The identity of a process. Unknown parts are `null`.
 pub(crate) fn identity(identity: &Identity) -> Value {
     let mut value: Value = identity.named_parts().into_iter().collect();
     value["pid"] = identity.pid.into();
@@ -87,7 +87,6 @@ pub(crate) fn sampling(quality: &Quality, leaked_key: &str) -> Value {
     })
 }
 
-/// The counters of lost records.
 /// The moment of all numbers at the peak. `elapsed_ns` is counted from the first start.
 pub(crate) fn peak_moment(quality: &Quality) -> Value {
     match quality.peak_moment {
@@ -97,6 +96,7 @@ pub(crate) fn peak_moment(quality: &Quality) -> Value {
     }
 }
 
+/// The counters of lost records.
 pub(crate) fn lost(quality: &Quality) -> Value {
     let lost = quality.lost.iter();
     lost.map(|&(reason, count)| json!({ "what": reason.describe(), "count": count }))
