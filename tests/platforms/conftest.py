@@ -1,6 +1,7 @@
 """Fixtures of the tests that run real platforms. `make test-platforms` runs them, on one version of Python.
 
 Each platform is one folder: `requirements.txt` pins what is installed, `behaviours.toml` lists what the tests prove.
+`--release VERSION` tests another release of a platform, which `requirements-VERSION.txt` pins.
 """
 
 from __future__ import annotations
@@ -19,20 +20,25 @@ _PIP_VARIABLES = dict(os.environ)
 become_hermetic()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the choice of a release."""
+    parser.addoption("--release", default="", help="test the release that requirements-RELEASE.txt pins")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Collect results for the page of behaviours."""
     config.addinivalue_line("markers", "behaviour(*names): behaviours of behaviours.toml that the test proves")
-    config.pluginmanager.register(Results())
+    config.pluginmanager.register(Results(config.getoption("--release")))
 
 
 @pytest.fixture(scope="session")
-def installed() -> Callable[[str], Environment]:
+def installed(request: pytest.FixtureRequest) -> Callable[[str], Environment]:
     """Return the installed environment of a platform, by the name of its folder."""
     made: dict[str, Environment] = {}
 
     def get(name: str) -> Environment:
         if name not in made:
-            made[name] = environments.install(name, _PIP_VARIABLES)
+            made[name] = environments.install(name, _PIP_VARIABLES, request.config.getoption("--release"))
         return made[name]
 
     return get

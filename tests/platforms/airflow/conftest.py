@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from platform_support.airflow_celery import Broker, start_workers
 from platform_support.airflow_stack import Home, Stack
 from platform_support.environments import Environment
 
 PROFILING = {
     "memray_trace_components": "scheduler, dag_processor, api, triggerer",
-    "heaptide_trace_tasks": "memory_cases.case_*, left_behind, other_team.*",
+    "heaptide_trace_components": "worker",
+    "heaptide_trace_tasks": "memory_cases.case_*, celery_cases, left_behind, other_team.*",
     "heaptide_upload": "yes",
 }
 
@@ -20,13 +22,18 @@ PROFILING = {
 def stack(installed: Callable[[str], Environment], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Return a stack in which one run of each DAG has ended."""
     home = Home(installed("airflow"), tmp_path_factory.mktemp("stack") / "home", PROFILING)
+    broker = Broker(home)
+    home.variables.update(broker.variables(home))
     stack = Stack(home)
     try:
         stack.start()
-        for dag in ("left_behind", "memory_cases", "other_team"):
+        start_workers(stack)
+        for dag in ("left_behind", "memory_cases", "other_team", "celery_cases"):
             stack.trigger(dag, "one")
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda dag: stack.wait_for_run(dag, "one"), ("memory_cases", "other_team")))
+        with ThreadPoolExecutor(3) as pool:
+            ended = pool.map(lambda dag: stack.wait_for_run(dag, "one"), ("memory_cases", "other_team", "celery_cases"))
+            list(ended)
         yield stack
     finally:
         stack.stop()
+        broker.stop()

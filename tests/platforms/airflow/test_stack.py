@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from heaptide._native import size_text
 from platform_support.airflow_stack import Stack, wait
 
 HERE = Path(__file__).resolve().parent
@@ -77,7 +78,8 @@ def test_log_has_one_line_with_peak_and_link_and_xcom_is_untouched(stack: Stack)
     events = [row["event"] for row in stack.json(f"{instance}/logs/1?full_content=true")["content"]]
     (line,) = [event for event in events if "Heaptide memory" in event]
     (record,) = stack.records(*RUN, "case_grows")
-    assert f"peak {record['peak_bytes'] / 1e6:.1f} MB" in line and "case_grows (memory_cases.py:" in line
+    assert f"peak {size_text(record['peak_bytes'])}, retained {size_text(record['retained_bytes'])}, " in line
+    assert "case_grows (memory_cases.py:" in line
     assert f"{stack.home.address}/dags/memory_cases/runs/one/tasks/case_grows/plugin/memory" in line
     entries = stack.json(f"{instance}/xcomEntries")["xcom_entries"]
     assert [entry["key"] for entry in entries] == ["return_value"]
@@ -194,7 +196,7 @@ def test_numbers_come_from_the_log_if_the_record_is_out_of_reach(stack: Stack) -
     try:
         (record,) = stack.records(*RUN, "case_skips")
         for name in ("peak_bytes", "retained_bytes", "resident_peak"):
-            assert abs(record[name] - before[name]) <= 50_000
+            assert abs(record[name] - before[name]) <= before[name] / 200, "a size has three digits"
         assert record["labels"]["uploaded_to"] == before["labels"]["uploaded_to"]
         path = "/heaptide/task-instance?dag_id=memory_cases&run_id=one&task_id=case_skips"
         status, page = stack.request("GET", path, user="rob")
@@ -278,12 +280,12 @@ def test_components_and_their_workers_stop_and_start_on_request(stack: Stack) ->
 
             wait(have_obeyed, f"{component} and its workers {action}")
     assert (stack.home.folder / "scheduler_memory.bin").stat().st_ino != first
-    assert stack.request("POST", "/heaptide/components/start", user="ada", form={"component": "worker"})[0] == 404
+    assert stack.request("POST", "/heaptide/components/start", user="ada", form={"component": "unknown"})[0] == 404
 
 
 @pytest.mark.behaviour("documented_names", "reports")
 def test_components_end_in_order_and_leave_readable_captures(stack: Stack) -> None:
-    assert stack.stop() == dict.fromkeys(Stack.COMMANDS, 0)
+    assert stack.stop() == dict.fromkeys([*Stack.COMMANDS, "worker", "far_worker"], 0)
     for component in Stack.COMMANDS:
         capture = stack.home.folder / f"{component}_memory.bin"
         stack.home.heaptide("flamegraph", "-f", capture)

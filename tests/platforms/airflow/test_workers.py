@@ -36,7 +36,16 @@ def test_forked_workers_of_gunicorn_are_recorded_and_controlled(
 def test_celery_worker_is_a_component(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_components": "worker"})
     stack = Stack(home)
-    words = ("celery", "worker", "--concurrency", "1", "--skip-serve-logs", "--without-mingle", "--without-gossip")
+    words = (
+        "airflow",
+        "celery",
+        "worker",
+        "--concurrency",
+        "1",
+        "--skip-serve-logs",
+        "--without-mingle",
+        "--without-gossip",
+    )
     stack.start_component(
         "worker",
         *words,

@@ -93,9 +93,15 @@ for (const [path, expected] of [
 await page.goto(`${ADDRESS}/dags/memory_cases`);
 await page.getByRole('link', { name: 'Memory', exact: true }).last().click();
 frame = await memory(page, 'Memory');
-assert.equal(await frame.locator('tbody tr').count(), 8);
-assert.ok((await frame.locator('svg.bars rect.peak').count()) >= 8);
+assert.equal(await frame.locator('tbody tr').count(), 9);
+assert.ok((await frame.locator('svg.bars rect.peak').count()) >= 9);
 await shot(page, 'dag-dark');
+await setTheme(page, 'light');
+await page.reload();
+frame = await memory(page, 'Memory');
+await frame.locator('html[data-theme=light] tbody').waitFor();
+await shot(page, 'dag-light');
+await setTheme(page, 'dark');
 
 // The components.
 await page.goto(`${ADDRESS}/plugin/component-memory`);
@@ -108,7 +114,7 @@ await row().getByRole('button', { name: 'Stop' }).click();
 await until(async () => (await row().innerText()).includes('standing by'));
 await row().getByRole('button', { name: 'Start' }).click();
 await until(async () => (await row().innerText()).includes('recording'));
-assert.match(await frame.locator('table').nth(1).innerText(), /memory_cases\.py\s+\d+\.\d MB/);
+assert.match(await frame.locator('table').nth(1).innerText(), /memory_cases\.py\s+8\.\d\d MB/);
 await setTheme(page, 'light');
 await page.reload();
 frame = await memory(page, 'Component Memory');
@@ -124,17 +130,27 @@ async function until(condition) {
   assert.ok(await condition());
 }
 
-// A window of 400 pixels.
+// A window of 400 pixels: the pages alone and in Airflow's own frame, whose menu leaves them even less room.
 const narrow = await logIn('ada', { viewport: { width: 400, height: 800 } });
-for (const [name, path] of [
-  ['task', `/heaptide/task-instance?dag_id=memory_cases&run_id=one&task_id=case_grows`],
-  ['dag', '/heaptide/dag?dag_id=memory_cases'],
-  ['components', '/heaptide/components'],
-]) {
-  await narrow.goto(`${ADDRESS}${path}`);
-  await narrow.locator('html[data-ready=true]').waitFor();
-  await fits(narrow, `the page of ${name}`);
-  await shot(narrow, `${name}-narrow`);
+for (const theme of ['light', 'dark']) {
+  await narrow.emulateMedia({ colorScheme: theme });
+  for (const [name, title, tab, path] of [
+    ['task', 'Memory', `${TAB}/case_grows/plugin/memory`, '/heaptide/task-instance?dag_id=memory_cases&run_id=one&task_id=case_grows'],
+    ['dag', 'Memory', '/dags/memory_cases/plugin/dag-memory', '/heaptide/dag?dag_id=memory_cases'],
+    ['components', 'Component Memory', '/plugin/component-memory', '/heaptide/components'],
+  ]) {
+    await narrow.goto(`${ADDRESS}${path}`);
+    await narrow.locator(`html[data-ready=true][data-theme=${theme}]`).waitFor();
+    await fits(narrow, `the page of ${name}`);
+    await narrow.waitForLoadState('networkidle');
+    await narrow.screenshot({ path: `${SHOTS}/${name}-narrow-${theme}.png`, fullPage: true });
+    await setTheme(narrow, theme);
+    await narrow.goto(`${ADDRESS}${tab}`);
+    const inside = await memory(narrow, title);
+    await inside.locator(`html[data-theme=${theme}]`).waitFor();
+    await fits(inside, `the page of ${name} in Airflow's frame`);
+    await shot(narrow, `${name}-narrow-tab-${theme}`);
+  }
 }
 
 // Users of another team, and strangers.

@@ -154,7 +154,8 @@ class Stack:
 
     COMMANDS: ClassVar = {
         "api": ("api-server", "--workers", "2"),
-        "scheduler": ("scheduler",),
+        # The API server reads the logs of LocalExecutor's tasks in the home.
+        "scheduler": ("scheduler", "--skip-serve-logs"),
         "dag_processor": ("dag-processor",),
         "triggerer": ("triggerer", "--team-name", "red"),
     }
@@ -174,8 +175,7 @@ class Stack:
         """Start one component, by its usual command or another; its output goes to a file in the home."""
         log = (self.home.folder / f"{component}.log").open("a")
         self.processes[component] = self.home.environment.start(
-            "airflow",
-            *(command or self.COMMANDS[component]),
+            *(command or ("airflow", *self.COMMANDS[component])),
             cwd=self.home.folder,
             env={**self.home.variables, **env},
             stdout=log,

@@ -26,7 +26,9 @@ def listed(platform: str) -> dict[str, Any]:
 class Results:
     """Collects the results of the tests, by platform: a pytest plugin."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str) -> None:
+        # Those of another release are kept apart.
+        self._ending = f"-{release}.json" if release else ".json"
         self._behaviours: dict[str, list[str]] = {}
         self._outcomes: dict[str, str] = {}
 
@@ -52,7 +54,7 @@ class Results:
         """Write the results, keeping those of tests that did not run."""
         RESULTS.mkdir(parents=True, exist_ok=True)
         for platform in {_platform(test) for test in self._outcomes}:
-            path = RESULTS / f"{platform}.json"
+            path = RESULTS / (platform + self._ending)
             results = json.loads(path.read_text()) if path.exists() else {}
             for test, outcome in self._outcomes.items():
                 if _platform(test) == platform:

@@ -61,17 +61,18 @@ class Environment:
         return [str(own if own.exists() else command[0]), *map(str, command[1:])]
 
 
-def install(name: str, variables: Mapping[str, str]) -> Environment:
+def install(name: str, variables: Mapping[str, str], release: str = "") -> Environment:
     """Return the environment of a platform, built if it is missing; `variables` configure pip.
 
-    A platform that cannot be installed fails the test.
+    `release` chooses another release than the usual one. A platform that cannot be installed fails the test.
     """
-    folder = BUILD / name
+    ending = f"-{release}" if release else ""
+    folder = BUILD / f"{name}{ending}"
     BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / f"{name}.lock").open("w") as lock:
+    with (BUILD / f"{folder.name}.lock").open("w") as lock:
         # Two runs of the tests may need the same environment.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        requirements = TESTS / name / "requirements.txt"
+        requirements = TESTS / name / f"requirements{ending}.txt"
         wanted = _digest(requirements)
         if _marker(folder, "requirements") != wanted:
             shutil.rmtree(folder, ignore_errors=True)

@@ -96,7 +96,10 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
         private_files.write(job.file, json.dumps(record) + "\n")
         os.unlink(job.file + BEGUN)
         return record
-    record.update({name: value for name, value in summary(record["capture"]).items() if name in record})
+    numbers = summary(record["capture"])
+    # Uploads and other work after the recording do not count as the job's.
+    numbers["seconds"] = numbers.get("recorded_seconds", record["seconds"])
+    record.update({name: value for name, value in numbers.items() if name in record})
     with open(job.file, "a", encoding="utf-8", opener=_opener) as lines:
         lines.write(json.dumps(record) + "\n")
     return record
@@ -193,15 +196,20 @@ def identity() -> dict[str, Any]:
 
 def is_alive(who: dict[str, Any], patience: float = 86_400) -> bool:
     """Return whether the process is running. On another host it is if it wrote something within `patience` seconds."""
-    here = identity()
-    if who.get("host") != here["host"] or who.get("pid_namespace") != here["pid_namespace"]:
+    if not is_visible(who):
         return bool(time.time() - who.get("time", 0) < patience)
-    return who.get("boot_id") == here["boot_id"] and bool(who.get("start")) and _start(who["pid"]) == who["start"]
+    is_this_boot = who.get("boot_id") == identity()["boot_id"]
+    return is_this_boot and bool(who.get("start")) and _start(who["pid"]) == who["start"]
 
 
 def is_here(who: dict[str, Any]) -> bool:
     """Return whether the process ran on this host."""
     return who.get("host") == os.uname().nodename
+
+
+def is_visible(who: dict[str, Any]) -> bool:
+    """Return whether the process would be in this process's `/proc` if it ran."""
+    return is_here(who) and who.get("pid_namespace") == _namespace()
 
 
 def make_folder(folder: str) -> None:

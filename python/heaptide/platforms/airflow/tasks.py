@@ -209,15 +209,16 @@ def _finish(recorded: _Recorded) -> None:
 def line(record: dict[str, Any]) -> str:
     """Return the line about a task for its log. :mod:`web.history` reads it where the result itself is out of reach."""
     parts = [
-        f"peak {megabytes(record['peak_bytes'])}",
-        f"retained {megabytes(record['retained_bytes'])}",
-        f"resident {megabytes(record['resident_peak'])}",
-        f"{record['seconds']:.1f} s",
+        f"peak {size(record['peak_bytes'])}",
+        f"retained {size(record['retained_bytes'])}",
+        f"resident {size(record['resident_peak'])}",
+        f"{record['seconds']:.{2 if record['seconds'] < 10 else 1}f} s",
     ]
     if record["sites"]:
         top = record["sites"][0]
-        where = f"{top['function']} ({os.path.basename(top['file'])}:{top['line']})"
-        parts.append(f"largest site {where} {megabytes(top['peak_bytes'])}")
+        # Memory that no Python line allocated has no location.
+        where = f" ({os.path.basename(top['file'])}:{top['line']})" if top["line"] else ""
+        parts.append(f"largest site {top['function']}{where} {size(top['peak_bytes'])}")
     where = record["labels"].get("uploaded_to") or f"{record['host']}:{record['capture']}"
     return f"Heaptide memory: {', '.join(parts)}; capture {where}; {link(record['labels'])}"
 
@@ -239,6 +240,8 @@ def prefix() -> str:
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/")
 
 
-def megabytes(n_bytes: int | None) -> str:
-    """Return a size for people."""
-    return "unknown" if n_bytes is None else f"{n_bytes / 1e6:.1f} MB"
+def size(n_bytes: int | None) -> str:
+    """Return a size as all reports show it."""
+    from heaptide import _native
+
+    return "unknown" if n_bytes is None else _native.size_text(n_bytes)

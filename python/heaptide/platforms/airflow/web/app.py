@@ -75,7 +75,7 @@ def report_task_instance(report: str, dag_id: str, record: str) -> Response:
 
 def show_dag(dag_id: str, format: str = "html") -> Response:
     """Show the memory of a DAG's tasks over its runs."""
-    rows = history.of_dag(dag_id)
+    rows = history.of_dag_and_its_logs(dag_id)
     return _json(rows) if format == "json" else HTMLResponse(dag_page.page(dag_id, rows))
 
 

@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 from heaptide.platforms.airflow.web import layout
 
 MAX_CAPTURES = 50
+# LocalExecutor has 32 workers by default.
+MAX_UNFOLDED = 4
 REPORTS = (("flamegraph", "Flame graph"), ("table", "Table"), ("stats", "Statistics"), ("capture", "Download"))
 
 
@@ -17,25 +19,40 @@ def page(found: dict[str, Any]) -> str:
     rows = [row for component in found["components"] for row in _rows(component, found["home"])]
     body += layout.table(["Component", "Process", "State", "Capture", "Control"], rows, "No component is selected.")
     body += "<h2>DAG file parses</h2>" + layout.table(
-        ["DAG file", "#peak", "#retained", "#duration", "Largest site", "Report"],
+        ["DAG file", "#Peak", "#Retained", "#Duration", "Largest site", "Report"],
         [_parse(row, found["home"]) for row in sorted(found["parses"], key=lambda row: -(row["peak_bytes"] or 0))],
         "No parse was recorded: select dag_processor.",
     )
-    captures = [capture for capture in found["captures"] if not capture["is_parse"]][:MAX_CAPTURES]
+    captures = [capture for capture in found["captures"] if not capture["is_parse"]]
     body += "<h2>Captures</h2>" + layout.table(
-        ["Capture", "#size", "Written", "Report"],
-        [
-            [
-                f"<code>{layout.text(capture['name'])}</code>",
-                layout.size(capture["bytes"]),
-                layout.moment(capture["time"]),
-                _links(capture["name"]),
-            ]
-            for capture in captures
-        ],
-        "There is no capture yet.",
+        ["Capture", "#Size", "Written", "Report"], _captures(captures), "There is no capture yet."
     )
     return layout.document("Component memory", body)
+
+
+def _captures(captures: list[dict[str, Any]]) -> list[list[str]]:
+    """Return a row for each capture. Those of many workers fold into one row below that of their component."""
+    workers: dict[str, list[dict[str, Any]]] = {}
+    for capture in captures:
+        stem, ending, pid = capture["name"].partition(".bin.")
+        if pid:
+            workers.setdefault(stem + ending, []).append(capture)
+    rows: list[list[str]] = []
+    for capture in captures:
+        stem, ending, pid = capture["name"].partition(".bin.")
+        group = workers.get(stem + ending, [])
+        if not pid or len(group) <= MAX_UNFOLDED:
+            rows.append(_capture(f"<code>{layout.text(capture['name'])}</code>", [capture], _links(capture["name"])))
+        elif capture is group[0]:
+            name = f"<code>{layout.text(stem + ending)}</code>\u2026 <span class='muted'>{len(group)} workers</span>"
+            links = "".join(f"<code>{layout.text(one['name'])}</code>{_links(one['name'])}" for one in group)
+            rows.append(_capture(name, group, f"<details><summary>Show all</summary>{links}</details>"))
+    return rows[:MAX_CAPTURES]
+
+
+def _capture(name: str, captures: list[dict[str, Any]], links: str) -> list[str]:
+    size = sum(capture["bytes"] for capture in captures)
+    return [name, layout.size(size), layout.moment(captures[0]["time"]), links]
 
 
 def _rows(component: dict[str, Any], home: str) -> list[list[str]]:
@@ -44,7 +61,15 @@ def _rows(component: dict[str, Any], home: str) -> list[list[str]]:
         state = "selected, not running" if component["is_controlled"] else "not selected in [profiling]"
         return [[f"<b>{layout.text(name)}</b>", layout.NONE, f'<span class="muted">{state}</span>', layout.NONE, ""]]
     rows = []
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for entry in component["processes"]:
+        groups.setdefault((entry["role"], entry["host"]), []).append(entry)
+    for entry in component["processes"]:
+        group = groups[entry["role"], entry["host"]]
+        if len(group) > MAX_UNFOLDED:
+            if entry is group[0]:
+                rows.append(_group(name, group))
+            continue
         is_main = entry["role"] == "main"
         capture = entry["capture"]
         rows.append(
@@ -57,6 +82,22 @@ def _rows(component: dict[str, Any], home: str) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _group(component: str, entries: list[dict[str, Any]]) -> list[str]:
+    """Return one row for many workers of one host."""
+    first, recorded = entries[0], sum(bool(entry["capture"]) for entry in entries)
+    state = f"{recorded} recording" if recorded else "standing by"
+    if 0 < recorded < len(entries):
+        state += f", {len(entries) - recorded} standing by"
+    pids = ", ".join(str(entry["pid"]) for entry in entries)
+    return [
+        f"<b>{layout.text(component)}</b><br>{len(entries)} \u00d7 {layout.text(first['role'])}",
+        f"{layout.text(first['host'])}<details><summary>Process IDs</summary>{layout.text(pids)}</details>",
+        f'<span class="{"recording" if recorded else "muted"}">{state}</span>',
+        f"<code>{layout.text(component)}_memory.bin.<i>PID</i></code>" if recorded else layout.NONE,
+        "",
+    ]
 
 
 def _buttons(component: str, is_recording: bool) -> str:

@@ -19,9 +19,9 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
         by_task.setdefault(row["labels"]["task_id"], []).append(row)
     cells = [_cells(task_id, found) for task_id, found in sorted(by_task.items(), key=lambda pair: -_peak(pair[1]))]
     body += layout.table(
-        ["Task", "Peak over runs", "#last peak", "#highest peak", "#retained", "#suggested limit", "Largest site"],
+        ["Task", "Peak over runs", "#Last peak", "#Highest peak", "#Retained", "#Suggested limit", "Largest site"],
         cells,
-        "No memory was recorded for this DAG: select its tasks with heaptide_trace_tasks in [profiling].",
+        "No record of this DAG is in reach. Heaptide records the tasks that [profiling] heaptide_trace_tasks selects.",
     )
     if cells:
         body += (

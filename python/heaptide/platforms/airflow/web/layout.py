@@ -7,6 +7,8 @@ import os
 import time
 from typing import Any
 
+from heaptide import _native
+
 # Shown where a number is unknown.
 NONE = "\u2013"
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -77,20 +79,20 @@ def table(columns: list[str], rows: list[list[str]], empty: str) -> str:
 
 
 def size(n_bytes: int | None) -> str:
-    """Return a size for people."""
-    if n_bytes is None:
-        return NONE
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= factor:
-            return f"{n_bytes / factor:.1f} {unit}"
-    return f"{n_bytes} bytes"
+    """Return a size as all reports show it."""
+    return NONE if n_bytes is None else _native.size_text(n_bytes)
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration for people."""
+    """Return a duration as the pages of reports show it."""
     if value is None:
         return NONE
-    return f"{value:.1f} s" if value < 120 else f"{value / 60:.1f} min" if value < 7200 else f"{value / 3600:.1f} h"
+    if value < 1:
+        return f"{value * 1000:.{1 if value < 0.01 else 0}f} ms"
+    if value < 100:
+        return f"{value:.{2 if value < 10 else 1}f} s"
+    minutes, rest = divmod(int(value), 60)
+    return f"{minutes}:{rest:02} min" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02} h"
 
 
 def moment(value: float) -> str:
@@ -99,6 +101,8 @@ def moment(value: float) -> str:
 
 
 def site(row: dict[str, Any]) -> str:
-    """Return a function with its location."""
+    """Return a function with its location; memory that no Python line allocated has none."""
+    if not row["line"]:
+        return f"<code>{text(row['function'])}</code>"
     where = f"{os.path.basename(row['file'])}:{row['line']}"
     return f'<code title="{text(row["file"])}">{text(row["function"])}</code> <span class="muted">{text(where)}</span>'

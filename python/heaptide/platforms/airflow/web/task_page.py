@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from heaptide.platforms.airflow import captures, profiling, results
 from heaptide.platforms.airflow.web import history, layout
 
 OUTCOMES = {
@@ -21,16 +22,32 @@ def page(dag_id: str, run_id: str, task_id: str, map_index: int, rows: list[dict
     title = f"{dag_id}.{task_id}" + (f" [{map_index}]" if map_index >= 0 else "")
     body = layout.head(title, run_id)
     if not rows:
-        body += (
-            '<p class="empty">No memory was recorded for this task instance. Heaptide records the tasks that '
-            "<code>heaptide_trace_tasks</code> in the section <code>[profiling]</code> of Airflow's configuration "
-            f"selects, for example <code>{layout.text(dag_id)}.*</code></p>"
-        )
-        return layout.document(title, body)
+        return layout.document(title, body + _empty(dag_id, run_id, task_id, map_index))
     shown = next((row for row in rows if history.record_id(row) == record), rows[-1])
     key = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index}
     body += _tries(rows, shown, key) + _figures(shown) + _notes(shown) + _sites(shown) + _graph(shown)
     return layout.document(title, body)
+
+
+def _empty(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
+    """Return why there is nothing to show."""
+    host = history.last_host(dag_id, run_id, task_id, map_index)
+    if not profiling.current().selects_task(dag_id, task_id):
+        reason = (
+            "No memory was recorded for this task instance. Heaptide records the tasks that "
+            "<code>heaptide_trace_tasks</code> in the section <code>[profiling]</code> of Airflow's configuration "
+            f"selects, for example <code>{layout.text(dag_id)}.*</code>"
+        )
+    elif not host:
+        reason = "This task instance has not run yet."
+    else:
+        folder = captures.folder_of(dag_id, "heaptide")
+        reason = (
+            f"No record of this task instance is in reach. It ran on <code>{layout.text(host)}</code>. If it was being "
+            "recorded and was killed there, its capture is on that host, in the folder "
+            f"<code>{layout.text(folder)}</code> of <code>heaptide_home</code>."
+        )
+    return f'<p class="empty">{reason}</p>'
 
 
 def _tries(rows: list[dict[str, Any]], shown: dict[str, Any], key: dict[str, Any]) -> str:
@@ -63,8 +80,13 @@ def _figures(row: dict[str, Any]) -> str:
 
 def _notes(row: dict[str, Any]) -> str:
     notes = []
-    if row["outcome"] == "killed":
+    if row["outcome"] == "killed" and results.is_visible(row):
         notes.append("The process was killed: it ended without calling any hook. The numbers reach up to that moment.")
+    elif row["outcome"] == "killed":
+        notes.append(
+            f"The process on {row['host']} did not report its end: it was killed, or it runs without contact to "
+            "Airflow. The numbers reach up to its last record."
+        )
     if row["outcome"] == "running" and row.get("airflow_state") in ("failed", "up_for_retry"):
         notes.append(f"Airflow counts this task as {row['airflow_state']}, but its process is still running.")
     if row["error"]:
@@ -79,7 +101,7 @@ def _sites(row: dict[str, Any]) -> str:
         [layout.site(site), layout.size(site["peak_bytes"]), layout.size(site["bytes"])]
         for site in (row["sites"] or [])[:5]
     ]
-    return layout.table(["Largest sites", "#at the peak", "#at the end"], rows, "No site was recorded.")
+    return layout.table(["Largest sites", "#At the peak", "#At the end"], rows, "No site was recorded.")
 
 
 def _graph(row: dict[str, Any]) -> str:

@@ -93,6 +93,25 @@ with DAG("memory_cases", schedule=None, catchup=False) as dag:
     Reschedules(task_id="case_rescheduled", mode="reschedule", poke_interval=6)
 
 
+def work_on(queue, n_bytes):
+    @task(task_id=f"{queue}_grows", queue=queue, executor="CeleryExecutor")
+    def grows():
+        data = bytes(n_bytes)
+
+    @task(task_id=f"{queue}_killed", queue=queue, executor="CeleryExecutor")
+    def killed():
+        data = bytes(n_bytes)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    grows()
+    killed()
+
+
+with DAG("celery_cases", schedule=None, catchup=False):
+    work_on("near", 14_000_000)
+    work_on("far", 18_000_000)
+
+
 with DAG("left_behind", schedule=None, catchup=False):
 
     @task
