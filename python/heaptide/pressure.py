@@ -47,7 +47,8 @@ class Pressure:
         self.report = report
 
     def __repr__(self) -> str:
-        return f"<pressure: {self.used_bytes} of {self.limit_bytes} bytes in use, report {self.report}>"
+        used, limit = _native.size_text(self.used_bytes), _native.size_text(self.limit_bytes)
+        return f"<pressure: {used} of {limit} in use, report {self.report}>"
 
 
 def on_pressure(function: Callable[[Pressure], Any], *, at: str | None = None) -> Callable[[Pressure], Any]:
@@ -101,7 +102,8 @@ def check() -> None:
     found = Pressure(used_bytes, limit_bytes, threshold_bytes, report)
     types = _types(_headroom(found))
     _start_report(found, capture, types)
-    say(f"memory use is {used_bytes} of {limit_bytes} bytes; live memory by site: {report}")
+    used, limit = _native.size_text(used_bytes), _native.size_text(limit_bytes)
+    say(f"memory use is {used} of {limit}; live memory by site: {report}")
     for function in _functions:
         try:
             function(found)
@@ -140,14 +142,16 @@ def _types(headroom: int) -> str:
 
     needed = CENSUS_BYTES + CENSUS_BYTES_PER_BLOCK * sys.getallocatedblocks()
     if needed > headroom // 2:
-        return f"Types are missing: a census needs up to {needed:,} bytes, and {headroom:,} bytes are left.\n"
+        most, left = _native.size_text(needed), _native.size_text(headroom)
+        return f"Types are missing: a census needs up to {most}, and {left} are left.\n"
     try:
         census = heap_census()
     except Exception as error:
         return f"Types are missing: {reason(error)}.\n"
-    rows = [f"{kind.bytes:>15,} {kind.objects:>12,}  {kind.name}" for kind in list(census)[:N_TYPES]]
-    title = f"Python objects by type: {census.bytes:,} bytes in {census.objects:,} objects"
-    return "\n".join([title, f"{'bytes':>15} {'objects':>12}  type", *rows]) + "\n"
+    size = _native.size_text
+    rows = [f"{size(kind.bytes):>10} {kind.objects:>12,}  {kind.name}" for kind in list(census)[:N_TYPES]]
+    title = f"Python objects by type: {size(census.bytes)} in {census.objects:,} objects"
+    return "\n".join([title, f"{'size':>10} {'objects':>12}  type", *rows]) + "\n"
 
 
 def _start_report(found: Pressure, capture: str | None, types: str) -> None:

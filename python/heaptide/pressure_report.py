@@ -44,13 +44,15 @@ def _yield_to_program() -> None:
 
 
 def _write(report: int, wanted: dict[str, Any]) -> None:
+    from heaptide import _native
+
+    used, limit, threshold = (_native.size_text(wanted[name]) for name in ("used", "limit", "threshold"))
     share = 100 * wanted["used"] / wanted["limit"]
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
     _add(
         report,
         f"Memory pressure at {moment}: process {wanted['pid']} on {os.uname().nodename}\n"
-        f"{wanted['used']:,} of {wanted['limit']:,} bytes are in use ({share:.1f}%); "
-        f"the threshold is {wanted['threshold']:,} bytes.\n\n",
+        f"{used} of {limit} are in use ({share:.0f}%); the threshold is {threshold}.\n\n",
     )
     capture = wanted["capture"]
     if capture is None:

@@ -37,7 +37,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
   const { head } = data;
   const figures: Figure[] = [
     ['objects', whole(head.count), ''],
-    ['bytes', bytes(head.bytes), `${whole(head.bytes)} bytes`],
+    ['in all objects', bytes(head.bytes), `${whole(head.bytes)} bytes`],
   ];
   if (head.unreachable_count > 0) {
     figures.push(['garbage', bytes(head.unreachable_bytes), `${whole(head.unreachable_count)} objects that no root reaches`]);

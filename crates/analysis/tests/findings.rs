@@ -332,3 +332,52 @@ fn finding_names_the_users_line_and_the_library_line_that_allocated() {
         .collect();
     assert_eq!(files, ["job.py:16", "pandas/core/dtypes/astype.py:141"]);
 }
+
+#[test]
+fn memory_of_the_users_line_adds_up_over_the_library_lines_that_it_called() {
+    let mut of_job = header();
+    of_job.user_paths = vec!["/srv/job".into()];
+    of_job.library_paths = vec!["/usr/lib/python3.12".into()];
+    let pandas = "/usr/lib/python3.12/site-packages/pandas/core/frame.py";
+    // Line 30 led to more than line 29, in three parts of which each is smaller.
+    let script = format!(
+        "alloc a 500000 at report:29 > pivot@{pandas}:1; alloc b 400000 at report:30 > mean@{pandas}:2
+         alloc c 300000 at report:30 > fillna@{pandas}:3; alloc d 200000 at report:30 > take@{pandas}:4; free d; end 10"
+    );
+    let capture = Capture::from_bytes(capture_bytes(&of_job, &script)).expect("a capture");
+    let session = load_with(vec![capture], Request::default(), &mut |_| {}).expect("no filter");
+    let all = findings(&session);
+    let [largest] = named(&all, "holds_most")[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(
+        largest.headline.template,
+        "{} holds most at the peak, the largest part allocated by {}"
+    );
+    assert_eq!(largest.user.as_ref().map(|at| at.line), Some(30));
+    assert_eq!(largest.location.as_ref().map(|at| at.line), Some(2));
+    assert_eq!(
+        numbers(
+            largest,
+            ["peak_bytes", "peak_count", "whole_peak_bytes", "leaked_bytes"]
+        ),
+        [900_000u64, 3, 1_400_000, 700_000].map(Number::from)
+    );
+}
+
+#[test]
+fn growth_per_hour_is_reported_only_of_programs_that_run_for_minutes() {
+    let of = |seconds_per_step: u64| {
+        let script = (0..100).map(|n| {
+            let time = n * seconds_per_step * 1_000_000;
+            format!("time {time}; alloc c{n} 1000 at main:2 > remember:5; ")
+        });
+        let script = script.collect::<String>() + &format!("end {}", 100_000_000 * seconds_per_step);
+        let all = findings(&session(&script));
+        named(&all, "grows")[0].evidence[0].template
+    };
+    assert!(of(1).ends_with("about {} per second, {} per hour"));
+    let fast = findings(&session(&service()));
+    let fast = named(&fast, "grows")[0].evidence[0].template;
+    assert!(fast.ends_with("about {} per second"), "{fast}");
+}

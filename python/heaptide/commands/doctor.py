@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 import heaptide
-from heaptide import settings
+from heaptide import _native, settings
 from heaptide.messages import printable
 
 TYPE_CHECKING = False
@@ -65,12 +65,14 @@ def _version() -> Answer:
 
 
 def _recording() -> Answer:
-    """Record a small program."""
+    """Record a small program. Misspelt settings have a line of their own, and do not prevent a recording."""
+    misspelt = {name for name, _ in settings.misspelt_variables(os.environ)}
+    environment = {name: value for name, value in os.environ.items() if name not in misspelt}
     with tempfile.TemporaryDirectory() as folder:
         capture = os.path.join(folder, "test.tide")
         program = [sys.executable, "-m", "heaptide", "run", "-q", "-o", capture, "-c", "bytes(1_000_000)"]
         try:
-            done = subprocess.run(program, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(program, capture_output=True, text=True, timeout=60, env=environment)
         except subprocess.TimeoutExpired:
             return False, "a test program did not end within a minute"
         if done.returncode or done.stderr or not os.path.exists(capture):
@@ -118,7 +120,7 @@ def _limit() -> Answer:
             limit = min(limit or int(text), int(text))
     if limit is None:
         return True, "the control group has none"
-    return None, f"the control group allows {limit / 1e6:.0f} MB"
+    return None, f"the control group allows {_native.size_text(limit)}"
 
 
 def _own_groups() -> list[str]:

@@ -11,6 +11,7 @@ import json
 import os
 import sys
 
+from heaptide import _native
 from heaptide.commands.run import run_program
 from heaptide.containment import contained
 from heaptide.inspection.snapshots import heap_snapshot
@@ -50,7 +51,7 @@ def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
     except Exception as error:
         say(f"the heap was not written: {reason(error)}")
         return
-    say(f"{taken.objects:,} objects of {taken.types:,} types, {taken.bytes:,} bytes, in {taken.path}")
+    say(f"{taken.objects:,} objects of {taken.types:,} types, {_native.size_text(taken.bytes)}, in {taken.path}")
     say(f"inspect them with: heaptide heap types {taken.path}")
 
 

@@ -29,7 +29,7 @@ class HeapKind:
         self.bytes = bytes
 
     def __repr__(self) -> str:
-        return f"<{self.objects:,} of {self.name}: {self.bytes:,} bytes>"
+        return f"<{self.objects:,} of {self.name}: {_native.size_text(self.bytes)}>"
 
 
 class HeapCensus:

@@ -56,7 +56,7 @@ class HeapTaken:
 
     def __repr__(self) -> str:
         return (
-            f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {self.bytes:,} bytes; "
+            f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {_native.size_text(self.bytes)}; "
             f"paused for {self.stood_still * 1000:.0f} ms>"
         )
 

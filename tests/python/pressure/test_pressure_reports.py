@@ -61,7 +61,7 @@ def test_report_at_a_size_names_sites_and_types_and_runs_the_command(tmp_path: P
     [report] = reports(tmp_path)
     assert report.stat().st_mode & 0o777 == 0o600
     text = report.read_text()
-    assert "of 50,000,000 bytes are in use" in text
+    assert "of 50.0 MB are in use" in text
     assert "__init__ at" in text and "grow.py:6" in text
     assert "Python objects by type" in text and "bytearray" in text and "__main__.Row" in text
     ran = Path(f"{report}.ran")
@@ -169,7 +169,7 @@ def test_report_is_complete_before_the_kernel_kills_the_process(tmp_path: Path, 
     assert done.returncode == -9, (done.returncode, done.stderr)
     [report] = reports(tmp_path)
     text = report.read_text()
-    assert f"of {128 << 20:,} bytes are in use (7" in text
+    assert "of 134 MB are in use (7" in text
     assert "__init__ at" in text and "grow.py:6" in text
 
 

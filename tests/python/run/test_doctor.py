@@ -33,6 +33,7 @@ def test_doctor_fails_with_a_misspelt_variable(tmp_path: Path) -> None:
     code, checks = examine(tmp_path, HEAPTIDE_OBJECT="yes")
     assert code == 1
     assert checks["settings"] == ("FAIL", "HEAPTIDE_OBJECT has no effect: did you mean HEAPTIDE_OBJECTS?")
+    assert checks["recording"] == ("ok", "a test program was recorded")
 
 
 def test_doctor_fails_if_the_command_has_another_version(tmp_path: Path) -> None:

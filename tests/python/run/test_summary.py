@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,38 @@ def test_summary_names_the_line_of_the_script_and_the_library_line_that_allocate
     assert rest == ["recorded into job.tide", "next: heaptide flamegraph job.tide, or heaptide stats job.tide"]
 
 
+def test_summary_adds_up_the_memory_of_a_line_over_the_library_lines_that_it_called(tmp_path: Path) -> None:
+    library = "def first(n):\n    return bytearray(n)\ndef second(n):\n    return bytearray(n)\n"
+    write(tmp_path / "site-packages" / "frames.py", library)
+    job = "import frames\nlargest = frames.first(30_000_000)\nkept = frames.first(20_000_000), frames.second(20_000_000)\n"
+    write(tmp_path / "job.py", job)
+    lines = messages(run(tmp_path, "-o", "job.tide", "job.py", PYTHONPATH=str(tmp_path / "site-packages")))
+    assert lines[1].startswith("<module> (job.py:3) holds most at the peak, the largest part allocated by "), lines
+    assert ": 40.0 MB in 2 blocks, 57% of the heap at the peak" in lines[1]
+
+
+def test_next_command_records_the_objects_of_a_program_whose_memory_is_arenas(tmp_path: Path) -> None:
+    write(tmp_path / "job.py", "import sys\nkept = [str(n) * 3 for n in range(300_000)]\n")
+    *_, note, recorded, following = messages(run(tmp_path, "-o", "job.tide", "job.py", "--name", "a b"))
+    assert "are Python object arenas; record with --objects" in note
+    assert recorded == "recorded into job.tide"
+    command = "heaptide run --objects job.py --name 'a b'"
+    assert following == f"next: {command}, or heaptide flamegraph job.tide"
+    again = subprocess.run(
+        ["sh", "-c", command.replace("heaptide", f"{sys.executable} -m heaptide", 1)],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "<listcomp> (job.py:2) holds most" in again.stderr or "<module> (job.py:2) holds most" in again.stderr
+
+
+def test_leak_statistics_name_no_line_that_holds_next_to_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "job.py", "kept = [str(n) * 3 for n in range(300_000)]\nsmall = bytearray(20_000)\n")
+    run(tmp_path, "-o", "job.tide", "job.py")
+    shown = heaptide("stats", "--leaks", "job.tide", cwd=tmp_path).stdout
+    assert "Python objects (arena)" in shown
+    assert "job.py:2) holds most at the end" not in shown
+
+
 def test_summary_names_a_line_that_grows_and_the_command_that_shows_the_leak(tmp_path: Path) -> None:
     write(tmp_path / "job.py", LEAK)
     lines = messages(run(tmp_path, "-o", "job.tide", "job.py"))
@@ -85,6 +118,15 @@ def test_summary_of_a_program_with_children_names_their_captures(tmp_path: Path)
     assert lines[-1] == "next: heaptide flamegraph 'a b.tide'*, or heaptide stats 'a b.tide'*"
     shown = subprocess.run(["sh", "-c", "ls 'a b.tide'*"], cwd=tmp_path, capture_output=True, text=True)
     assert shown.stdout.splitlines() == ["a b.tide", *captures]
+
+
+def test_summary_of_a_followed_pool_does_not_say_that_children_are_missing(tmp_path: Path) -> None:
+    pool = "multiprocessing.get_context('fork').Pool(2)"
+    program = f"import multiprocessing\nif __name__ == '__main__':\n    with {pool} as pool:\n        pool.map(abs, [1])\n"
+    write(tmp_path / "job.py", program)
+    lines = messages(run(tmp_path, "--follow-fork", "-o", "job.tide", "job.py"))
+    assert any(line.startswith("2 children recorded into ") for line in lines), lines
+    assert not any("not recorded" in line for line in lines), lines
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import { isDark, settings } from '../state.ts';
 import { intervalKey, selectable, showInterval } from './interval.ts';
 import { attach, type Colour, FONT, highestOf, plotOptions, steps, styleColours, type Values } from './plot.ts';
 
-const HEIGHT = 132;
+const HEIGHT = 134;
+/** Pixels above the plot for the name of the peak, where no curve is. */
+const HEADROOM = 17;
 
 interface Series {
   seconds: number[];
@@ -95,7 +97,7 @@ function chartOptions(shown: Series, colour: Colour, width: number): uPlot.Optio
     { label: 'resident', stroke: colour('--resident'), fill: colour('--resident-fill'), width: 1.25 },
     { label: 'heap', stroke: colour('--accent'), fill: colour('--heap-fill'), width: 1.75, paths: steps },
   ]);
-  return { ...options, hooks: { draw: [(chart) => drawMarks(chart, shown, limit, colour)] } };
+  return { ...options, padding: [HEADROOM, 26, 0, 0], hooks: { draw: [(chart) => drawMarks(chart, shown, limit, colour)] } };
 }
 
 function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: Colour): void {
@@ -110,7 +112,7 @@ function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: Co
   ctx.strokeStyle = colour('--ink');
   ctx.beginPath();
   ctx.moveTo(x, bbox.top + bbox.height);
-  ctx.lineTo(x, y);
+  ctx.lineTo(x, bbox.top);
   ctx.stroke();
   ctx.setLineDash([]);
   ctx.fillStyle = colour('--ink');
@@ -118,10 +120,11 @@ function drawMarks(chart: uPlot, shown: Series, limit: number | null, colour: Co
   ctx.arc(x, y, 3 * density, 0, 2 * Math.PI);
   ctx.fill();
   const text = `${shown.peakName} ${bytes(shown.peakBytes)}`;
-  const isRight = x + 8 * density + ctx.measureText(text).width < bbox.left + bbox.width;
-  ctx.textAlign = isRight ? 'left' : 'right';
-  ctx.textBaseline = 'middle';
-  ctx.fillText(text, x + (isRight ? 8 : -8) * density, Math.max(y - 9 * density, bbox.top + 7 * density));
+  const half = ctx.measureText(text).width / 2;
+  ctx.textAlign = 'center';
+  ctx.textBaseline = 'bottom';
+  // The curves end at the top of the plot, so the text never lies on them.
+  ctx.fillText(text, Math.min(Math.max(x, bbox.left + half), bbox.left + bbox.width - half), bbox.top - 3 * density);
   if (limit !== null) {
     const at = Math.round(chart.valToPos(limit, 'y', true));
     ctx.strokeStyle = ctx.fillStyle = colour('--warn');

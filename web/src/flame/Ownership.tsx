@@ -17,17 +17,24 @@ export function Ownership({ graph }: { graph: GraphState }) {
   const colours = ownerColours(palette(isDark.value));
   const parts = OWNER_NAMES.map((name, owner) => ({ name, owner, value: sums.value[owner]! })).filter(({ value }) => value > 0);
   return (
-    <ul class="ownership" aria-label="Who allocated">
-      {parts.map(({ name, owner, value }) => (
-        <li
-          key={name}
-          data-owner={name}
-          style={{ flexGrow: value / all, borderTopColor: colours[owner] }}
-          title={`${amount(value, shape.value.unit)} allocated by ${name}: the innermost frame of each stack decides`}
-        >
-          {name} <b>{percent(value, all)}</b>
-        </li>
-      ))}
-    </ul>
+    <div class="ownership">
+      <div class="shares" aria-hidden="true">
+        {parts.map(({ name, owner, value }) => (
+          <i key={name} style={{ width: `${(100 * value) / all}%`, background: colours[owner] }} />
+        ))}
+      </div>
+      <ul aria-label="Who allocated">
+        {parts.map(({ name, owner, value }) => (
+          <li
+            key={name}
+            data-owner={name}
+            title={`${amount(value, shape.value.unit)} allocated by ${name}: the innermost frame of each stack decides`}
+          >
+            <i style={{ background: colours[owner] }} aria-hidden="true" />
+            {name} <b>{percent(value, all)}</b>
+          </li>
+        ))}
+      </ul>
+    </div>
   );
 }

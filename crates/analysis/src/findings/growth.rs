@@ -22,6 +22,7 @@ const MIN_RISING_PARTS: usize = 6;
 const MIN_CONFIDENCE: f64 = 0.8;
 /// The growth must be at least this share of the peak.
 const MIN_PEAK_SHARE: f64 = 0.02;
+const MIN_NS_FOR_AN_HOUR: u64 = 60_000_000_000;
 const ADVICE: &str = "find what keeps it alive: an unbounded cache, a growing list, a callback that is never removed";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -64,22 +65,31 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
         .collect()
 }
 
+/// The rate comes from all readings, so it differs from the one between the two that the sentence names. An hour is named
+/// only if there are readings of a minute: a faster program does not run that long.
+fn rate(growth: &Growth) -> Sentence {
+    let from = Bytes(growth.from_bytes);
+    let to = Bytes(growth.to_bytes);
+    let [from_time, to_time] = [growth.from_ns, growth.to_ns].map(Nanoseconds);
+    let per_second = Bytes(growth.bytes_per_second.round() as u64);
+    if growth.to_ns - growth.from_ns < MIN_NS_FOR_AN_HOUR {
+        return Sentence::new(
+            "from {} after {} to {} after {}: about {} per second",
+            [from, from_time, to, to_time, per_second],
+        );
+    }
+    let per_hour = Bytes((growth.bytes_per_second * 3600.0).round() as u64);
+    Sentence::new(
+        "from {} after {} to {} after {}: about {} per second, {} per hour",
+        [from, from_time, to, to_time, per_second, per_hour],
+    )
+}
+
 fn finding(session: &Session, group: &SiteGroup, growth: &Growth) -> Finding {
-    let per_hour = growth.bytes_per_second * 3600.0;
     let mut finding = Finding {
         name: "grows",
         evidence: vec![
-            Sentence::new(
-                "from {} after {} to {} after {}: {} per second, {} per hour",
-                [
-                    Bytes(growth.from_bytes),
-                    Nanoseconds(growth.from_ns),
-                    Bytes(growth.to_bytes),
-                    Nanoseconds(growth.to_ns),
-                    Bytes(growth.bytes_per_second.round() as u64),
-                    Bytes(per_hour.round() as u64),
-                ],
-            ),
+            rate(growth),
             Sentence::new(
                 "a straight line explains {} of the change",
                 [Percent(growth.confidence, 1.0)],

@@ -1,21 +1,26 @@
 //! The line that holds the most memory at the peak.
 
-use super::site_groups::SiteGroups;
+use super::site_groups::{Headlines, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::SentenceValue::{Blocks, Bytes, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
 /// A line with a smaller share of the peak is not a finding.
 const MIN_PEAK_SHARE: f64 = 0.05;
+const HEADLINES: Headlines = Headlines {
+    alone: "{} holds most at the peak",
+    all: "{} holds most at the peak, allocated by {}",
+    mostly: "{} holds most at the peak, mostly allocated by {}",
+    largest_part: "{} holds most at the peak, the largest part allocated by {}",
+};
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
     let whole_bytes: u64 = groups
         .all()
         .map(|group| group.peak.bytes)
         .fold(0, u64::saturating_add);
-    let lines = groups.all().filter(|group| !group.is_arena);
-    let group = lines.max_by_key(|group| group.peak.bytes)?;
-    let bytes = group.peak.bytes;
+    let line = groups.largest_line(|group| group.peak.bytes)?;
+    let bytes = line.peak.bytes;
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;
     }
@@ -26,11 +31,11 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
                 "{} in {}, {} of the heap at the peak",
                 [
                     Bytes(bytes),
-                    Blocks(group.peak.count),
+                    Blocks(line.peak.count),
                     Percent(bytes as f64, whole_bytes as f64),
                 ],
             ),
-            match group.live.bytes {
+            match line.live.bytes {
                 0 => Sentence::new("all of it was freed before the end", []),
                 left => Sentence::new("{} were still alive at the end", [Bytes(left)]),
             },
@@ -38,15 +43,11 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
         advice: "process smaller batches here, or free the data sooner",
         numbers: vec![
             ("peak_bytes", bytes.into()),
-            ("peak_count", group.peak.count.into()),
+            ("peak_count", line.peak.count.into()),
             ("whole_peak_bytes", whole_bytes.into()),
-            ("leaked_bytes", group.live.bytes.into()),
+            ("leaked_bytes", line.live.bytes.into()),
         ],
         measure: Some(Measure::Peak),
-        ..group.finding(
-            session,
-            "{} holds most at the peak",
-            "{} holds most at the peak, allocated by {}",
-        )
+        ..line.finding(session, &HEADLINES)
     })
 }

@@ -10,6 +10,9 @@ use crate::model::{Finding, Location, Sentence};
 use crate::symbols::{LocationId, Modules};
 use crate::user_code::UserCode;
 
+/// The share from which on a sentence leaves out that there is a rest.
+const NEARLY_ALL: f64 = 0.99;
+
 #[derive(Default)]
 pub struct SiteGroup {
     at: Option<LocationId>,
@@ -111,6 +114,73 @@ impl SiteGroups {
     /// One for each value of a curve; empty if there are no bins.
     pub fn edges_ns(&self) -> &[u64] {
         &self.edges_ns
+    }
+}
+
+/// All memory that one line led to: a line of the user's own code, else a line that allocated.
+pub struct Line<'a> {
+    pub peak: Amount,
+    pub live: Amount,
+    /// The group that has most of it.
+    largest: &'a SiteGroup,
+    /// The bytes of that group.
+    largest_bytes: u64,
+    bytes: u64,
+}
+
+/// The sentences about a line. Each has a `{}` for the line; all but the first have another one for the largest allocating
+/// line below it.
+pub struct Headlines {
+    pub alone: &'static str,
+    pub all: &'static str,
+    pub mostly: &'static str,
+    pub largest_part: &'static str,
+}
+
+impl SiteGroups {
+    /// The line with the most of `bytes`. What one line of the user led to counts together, because it is the line that can be
+    /// changed; the libraries below it may allocate in many places. No line is responsible for arenas.
+    pub fn largest_line(&self, bytes: fn(&SiteGroup) -> u64) -> Option<Line<'_>> {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut known = FxHashMap::default();
+        for group in self.all().filter(|group| !group.is_arena) {
+            let key = match group.user {
+                Some(_) => (group.user, None, None),
+                None => (None, group.at, group.caller),
+            };
+            let own = bytes(group);
+            let number = *known.entry(key).or_insert_with(|| {
+                lines.push(Line {
+                    peak: Amount::default(),
+                    live: Amount::default(),
+                    largest: group,
+                    largest_bytes: 0,
+                    bytes: 0,
+                });
+                lines.len() - 1
+            });
+            let line = &mut lines[number];
+            line.peak += group.peak;
+            line.live += group.live;
+            line.bytes = line.bytes.saturating_add(own);
+            if own > line.largest_bytes {
+                (line.largest, line.largest_bytes) = (group, own);
+            }
+        }
+        lines.into_iter().max_by_key(|line| line.bytes)
+    }
+}
+
+impl Line<'_> {
+    /// A finding about this line, in which only sentences and numbers are missing.
+    pub fn finding(&self, session: &Session, headlines: &Headlines) -> Finding {
+        let share = self.largest_bytes as f64 / self.bytes.max(1) as f64;
+        let in_library = match share {
+            share if share >= NEARLY_ALL => headlines.all,
+            share if share > 0.5 => headlines.mostly,
+            _ => headlines.largest_part,
+        };
+        self.largest.finding(session, headlines.alone, in_library)
     }
 }
 

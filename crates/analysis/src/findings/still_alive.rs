@@ -1,10 +1,20 @@
 //! The line that holds the most memory at the end of the recording. Every program keeps something until it exits, so this is
 //! not one of the [`super::findings`]: only reports about leaks show it.
 
-use super::site_groups::SiteGroups;
+use super::site_groups::{Headlines, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::SentenceValue::{Blocks, Bytes, Percent};
 use crate::model::{Finding, Measure, Sentence};
+
+/// A line with a smaller share of the memory that was not freed is not a finding: the rest are arenas, or it is spread over
+/// many lines.
+const MIN_ALIVE_SHARE: f64 = 0.05;
+const HEADLINES: Headlines = Headlines {
+    alone: "{} holds most at the end",
+    all: "{} holds most at the end, allocated by {}",
+    mostly: "{} holds most at the end, mostly allocated by {}",
+    largest_part: "{} holds most at the end, the largest part allocated by {}",
+};
 
 /// Returns the line, if at least this share of the peak was alive at the end and a line is responsible for it.
 pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
@@ -14,10 +24,13 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     };
     let peak_bytes = sum(|group| group.peak.bytes);
     let whole_bytes = sum(|group| group.live.bytes);
-    let lines = groups.all().filter(|group| !group.is_arena);
-    let group = lines.max_by_key(|group| group.live.bytes)?;
-    let bytes = group.live.bytes;
-    if bytes == 0 || (bytes as f64) < peak_bytes as f64 * min_peak_share {
+    let line = groups.largest_line(|group| group.live.bytes)?;
+    let bytes = line.live.bytes;
+    let least = f64::max(
+        peak_bytes as f64 * min_peak_share,
+        whole_bytes as f64 * MIN_ALIVE_SHARE,
+    );
+    if bytes == 0 || (bytes as f64) < least {
         return None;
     }
     Some(Finding {
@@ -26,21 +39,17 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
             "{} in {}, {} of all memory that was not freed",
             [
                 Bytes(bytes),
-                Blocks(group.live.count),
+                Blocks(line.live.count),
                 Percent(bytes as f64, whole_bytes as f64),
             ],
         )],
         advice: "find what keeps it alive: heaptide heap take, then heaptide heap suspects",
         numbers: vec![
             ("leaked_bytes", bytes.into()),
-            ("leaked_count", group.live.count.into()),
+            ("leaked_count", line.live.count.into()),
             ("whole_leaked_bytes", whole_bytes.into()),
         ],
         measure: Some(Measure::Leaked),
-        ..group.finding(
-            session,
-            "{} holds most at the end",
-            "{} holds most at the end, allocated by {}",
-        )
+        ..line.finding(session, &HEADLINES)
     })
 }

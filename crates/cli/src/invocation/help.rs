@@ -34,9 +34,7 @@ Run `heaptide help COMMAND` for the options of a command.";
 
 const TEMPLATE: &str = "\
 {before-help}{about-with-newline}
-{usage-heading} {usage}
-
-{after-help}
+{usage-heading} {usage}{after-help}
 
 Options:
 {options}";

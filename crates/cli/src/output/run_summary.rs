@@ -40,8 +40,10 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
         let mut modes = capture.registry.modes(capture.header.mode);
         modes.any(|mode| mode.sample_bytes != 0)
     });
+    let with_objects = command_with_objects(&captures[0]);
     let mut lines = Vec::new();
     let mut next = "heaptide flamegraph";
+    let mut is_arenas = false;
     let n_events = captures.iter().map(Capture::n_events);
     if n_events.fold(0, u64::saturating_add) <= MAX_EVENTS {
         let request = Request {
@@ -68,6 +70,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
             next = "heaptide flamegraph --leaks";
         }
         lines.extend(notes::arenas_of(&stats.quality, Measure::Peak));
+        is_arenas = stats.quality.arenas.peak_bytes > stats.peak_bytes / 2;
         lines.extend(recorded_children(&stats.quality.processes, shown));
     } else {
         let resident = captures
@@ -83,8 +86,28 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
         named.push('*');
     }
     lines.push(format!("recorded into {file}"));
-    lines.push(format!("next: {next} {named}, or heaptide stats {named}"));
+    // A graph of arenas names lines that happened to need one, so the objects come first.
+    lines.push(match with_objects.filter(|_| is_arenas) {
+        Some(command) => format!("next: {command}, or {next} {named}"),
+        None => format!("next: {next} {named}, or heaptide stats {named}"),
+    });
     lines
+}
+
+/// The command that records the program again with its objects, if it was started by `heaptide run` with a script or module.
+fn command_with_objects(capture: &Capture) -> Option<String> {
+    let [first, rest @ ..] = capture.header.command.as_slice() else {
+        return None;
+    };
+    let is_known = first == "-m" && !rest.is_empty() || !first.starts_with('-');
+    if !is_known || capture.header.joined_late {
+        return None;
+    }
+    let words = capture.header.command.iter().map(|word| shell::quote(word));
+    Some(format!(
+        "heaptide run --objects {}",
+        words.collect::<Vec<String>>().join(" ")
+    ))
 }
 
 /// Prints the summary on standard error, with paths as seen from the current folder.

@@ -142,10 +142,10 @@ pub fn waste(
         .fold(0, u64::saturating_add);
     writeln!(
         out,
-        "{} of {} are wasted, {}%.",
+        "{} of {} are wasted, {}.",
         units::size(sum),
         units::size(whole),
-        percent(sum, whole)
+        units::percentage(units::percent(sum, whole))
     )?;
     writeln!(out, "    Wasted   Count  What")?;
     let n_shown = if n_rows == 0 { usize::MAX } else { n_rows };
@@ -173,7 +173,8 @@ pub fn waste(
 
 /// The sentence of a row.
 pub fn sentence(row: &Waste) -> String {
-    let what = &row.what;
+    // Which dicts belong to an object matters in tables of types only.
+    let what = row.what.replace(" (no owner)", "");
     match row.category {
         WasteCategory::DuplicateText => format!("copies of {what}: intern them, or share one"),
         WasteCategory::SpareList => {

@@ -1,0 +1,142 @@
+/** Tests that pages stay readable in windows of every width: few rows of controls, names in view, no text cut or on a curve. */
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { after, before, describe, test } from 'node:test';
+import { drawn, folder, launch, open } from './browser.mjs';
+import { GRAPH, LINES, PLOT, recording } from './examples.mjs';
+import { SHOP } from './heap-data.mjs';
+import { JOBS } from './jobs-data.mjs';
+import { pageOf } from './synthetic-data.mjs';
+
+let browser;
+let directory;
+before(async () => {
+  browser = await launch();
+  directory = folder();
+});
+after(async () => {
+  await browser.close();
+  rmSync(directory, { recursive: true });
+});
+
+/** Opens a page in a window of a width, and calls `check` with it. */
+async function at(width, template, data, check) {
+  const { page, errors, close } = await open(browser, pageOf(directory, template, data), { viewport: { width, height: 900 }, reducedMotion: 'reduce' });
+  await check(page);
+  assert.deepEqual(errors, []);
+  await close();
+}
+
+const boxes = (page, selector) =>
+  page.evaluate((selector) => [...document.querySelectorAll(selector)].map((found) => found.getBoundingClientRect().toJSON()), selector);
+
+describe('a phone', () => {
+  test('shows the controls of a flame graph in few rows', () =>
+    at(400, 'flamegraph', recording(), async (page) => {
+      const [controls] = await boxes(page, '.controls');
+      // Five rows of 28 pixels and their distances; search and filter have rows of their own.
+      assert.ok(controls.height <= 190, `${controls.height} pixels`);
+    }));
+
+  test('shows titles in full', () =>
+    at(400, 'graph', { ...GRAPH, head: { ...GRAPH.head, title: '3 of 4000 objects of type __main__.Order' } }, async (page) => {
+      const isCut = await page.evaluate(() => {
+        const title = document.querySelector('h1');
+        return title.scrollWidth > title.clientWidth || title.scrollHeight > title.clientHeight;
+      });
+      assert.ok(!isCut);
+    }));
+
+  test('shows the name of each row of a table', () =>
+    at(400, 'table', recording(), async (page) => {
+      for (const name of await boxes(page, 'tbody td.name')) assert.ok(name.width >= 150 && name.right <= 400, JSON.stringify(name));
+    }));
+
+  test('shows all of the path of a leak suspect', () => {
+    const path = `sys.modules['__main__'].__dict__['${'x'.repeat(60)}'].handlers`;
+    const data = { ...SHOP, head: { ...SHOP.head, suspects: SHOP.head.suspects.map((suspect) => ({ ...suspect, evidence: [`held by  ${path}`] })) } };
+    return at(400, 'heap', data, async (page) => {
+      const scrolled = await page.evaluate(() => [...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth));
+      assert.ok(scrolled.length > 0 && scrolled.every((over) => over <= 0), String(scrolled));
+    });
+  });
+});
+
+describe('a tablet', () => {
+  test('shows the name of each row of a table, although there are findings', () =>
+    at(768, 'table', recording(), async (page) => {
+      for (const name of await boxes(page, 'tbody td.name')) assert.ok(name.width >= 150 && name.right <= 768, JSON.stringify(name));
+      assert.equal(await page.locator('.findings').count(), 1);
+    }));
+
+  test('shows the names of the processes of a timeline', () =>
+    at(768, 'timeline', recording(), async (page) => {
+      for (const name of await boxes(page, '.processes tbody td:first-child')) assert.ok(name.width >= 150, JSON.stringify(name));
+    }));
+
+  test('shows the numbers of all jobs in full', () =>
+    at(768, 'jobs', JOBS, async (page) => {
+      const cut = await page.evaluate(() =>
+        [...document.querySelectorAll('.rows :is(th button, td:not(.name))')].filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent),
+      );
+      assert.deepEqual(cut, []);
+    }));
+
+  test('wraps long lines of code', () =>
+    at(768, 'lines', LINES, async (page) => {
+      const over = await page.evaluate(() => [...document.querySelectorAll('.source')].map((box) => box.scrollWidth - box.clientWidth));
+      assert.ok(over.length > 0 && over.every((pixels) => pixels <= 0), String(over));
+    }));
+
+  test('shows the legend of the chart', () =>
+    at(768, 'flamegraph', recording(), async (page) => {
+      const [[chart], [legend]] = [await boxes(page, '.timeline'), await boxes(page, '.timeline .u-legend')];
+      assert.ok(legend.bottom <= chart.bottom, `${legend.bottom} below ${chart.bottom}`);
+    }));
+});
+
+describe('a chart', () => {
+  for (const width of [1440, 400]) {
+    test(`has the name of the peak above its curves at ${width} pixels`, () =>
+      at(width, 'flamegraph', recording(), async (page) => {
+        await page.evaluate(() => {
+          window.texts = [];
+          const { fillText } = CanvasRenderingContext2D.prototype;
+          CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+            if (String(text).startsWith('peak')) window.texts.push({ y, canvas: this.canvas.getBoundingClientRect().top });
+            return fillText.call(this, text, x, y);
+          };
+        });
+        // Other colours draw the chart again.
+        await page.keyboard.press('d');
+        await drawn(page);
+        const texts = await page.evaluate(() => window.texts);
+        const [plot] = await boxes(page, '.timeline .u-over');
+        assert.ok(texts.length > 0);
+        for (const { y, canvas } of texts) assert.ok(canvas + y <= plot.top, `${canvas + y} is below ${plot.top}`);
+      }));
+  }
+});
+
+test('the bar of owners has the widths of their shares', () =>
+  at(1440, 'flamegraph', recording(), async (page) => {
+    const parts = (await boxes(page, '.ownership .shares i')).map(({ width }) => width);
+    const shares = (await page.locator('.ownership li b').allInnerTexts()).map(Number.parseFloat);
+    const all = parts.reduce((sum, width) => sum + width, 0);
+    assert.ok(shares.length >= 3);
+    assert.deepEqual(parts.map((width) => Math.round((100 * width) / all)), shares.map(Math.round));
+  }));
+
+test('the paper of an object graph fills its frame', () =>
+  at(1440, 'graph', GRAPH, async (page) => {
+    const [frame, paper] = await page.evaluate(() => [
+      getComputedStyle(document.querySelector('#view')).backgroundColor,
+      getComputedStyle(document.querySelector('#view .paper')).fill,
+    ]);
+    assert.equal(frame, paper);
+  }));
+
+test('the page of a timeline holds its chart at 400 pixels', () =>
+  at(400, 'plot', PLOT, async (page) => {
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 400);
+  }));
