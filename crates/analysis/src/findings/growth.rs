@@ -72,7 +72,7 @@ fn rate(growth: &Growth) -> Sentence {
     let to = Bytes(growth.to_bytes);
     let [from_time, to_time] = [growth.from_ns, growth.to_ns].map(Nanoseconds);
     let per_second = Bytes(growth.bytes_per_second.round() as u64);
-    if growth.to_ns - growth.from_ns < MIN_NS_FOR_AN_HOUR {
+    if growth.to_ns.saturating_sub(growth.from_ns) < MIN_NS_FOR_AN_HOUR {
         return Sentence::new(
             "from {} after {} to {} after {}: about {} per second",
             [from, from_time, to, to_time, per_second],
