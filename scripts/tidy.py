@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ ARCHITECTURE = "docs/architecture.md"
 GLOSSARY = "docs/internals/glossary.md"
 SUFFIXES = ("rs", "py", "pyi", "ts", "tsx", "mjs", "js", "css", "c", "cpp", "h")
 LONGEST_FILE = 500
+LARGEST_FOLDER = 35
 Violation = tuple[str, int, str]
 
 
@@ -132,6 +134,13 @@ def file_lengths() -> Iterator[Violation]:
             yield path, length, f"{length} lines, more than {LONGEST_FILE}; split the file"
 
 
+def folder_sizes() -> Iterator[Violation]:
+    """No folder has more source files side by side than the limit."""
+    for folder, count in Counter(str(Path(path).parent) for path in sources()).items():
+        if count > LARGEST_FOLDER:
+            yield folder, 1, f"{count} files, more than {LARGEST_FOLDER}; group them into folders by subject"
+
+
 def glossary() -> Iterator[Violation]:
     """The glossary is sorted, and every word in it is used elsewhere."""
     everything = "\n".join(text(path) for path in (*sources(), *tracked("*.md")) if path != GLOSSARY).lower()
@@ -186,7 +195,7 @@ def machine_paths() -> Iterator[Violation]:
 
 
 CHECKS = (crates, python_folders, named_modules, interpreter_layout, opening_paragraphs, file_lengths)
-CHECKS += (glossary, links, python_versions, machine_paths)
+CHECKS += (folder_sizes, glossary, links, python_versions, machine_paths)
 
 
 def main() -> int:

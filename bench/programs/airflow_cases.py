@@ -84,7 +84,7 @@ def run_case(case):
 
 
 def import_late_modules():
-    """Import what a scheduler imports while it runs, as a first run of it shows: no case pays for it."""
+    """Run a scheduler once, so that the modules which it imports while it runs count for no case."""
     listed = FOLDER / "modules.json"
     if os.fork() == 0:
         try:

@@ -96,11 +96,11 @@ def many_open_files() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def extension(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compile tests/programs/<name>.c once and return its path; the name has a folder, further arguments go to the compiler.
+    """Compile tests/programs/<name>.c once and return the path of the library.
 
-    A source that includes Python.h becomes an importable module: put the folder of the result on `sys.path`. Any other
-    source becomes a plain shared library for ctypes. Without a compiler, or without the headers it needs, the test is
-    skipped.
+    The name includes the folder: `hooks/import_slots`. Further arguments go to the compiler. A source that includes
+    Python.h becomes an importable module: put the folder of the result on `sys.path`. Any other source becomes a plain
+    shared library for ctypes. Without a compiler, or without the headers it needs, the test is skipped.
     """
     built: dict[tuple[str, ...], Path] = {}
 

@@ -1,9 +1,9 @@
 //! The identity of a process: a process ID alone is not unique.
 //!
 //! Every container has a process 1, other hosts have the same process IDs, and a host reuses them. So a process is
-//! identified by its host name and boot ID, its pid namespace, its process ID and its start time. Files store what a
-//! process ID and a host name leave open as *facts*: a list of keys and values that later releases can extend. Files of
-//! older releases have fewer facts; what is unknown distinguishes nothing.
+//! identified by its host name and boot ID, its pid namespace, its process ID and its start time. Files store
+//! the process ID, the host name, and the other parts as *facts*: a list of keys and values that later releases can extend.
+//! Files of older releases have fewer facts. A part that is unknown for one of two processes is not compared.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Captures of recordings that failed before their programs ended: every report begins with that.
+//! Captures of recordings that failed before their programs ended: every report begins with the failure.
 
 use crate::{Folder, error_text, printed};
 
@@ -68,7 +68,7 @@ fn every_format_of_transform_prints_the_failure() {
 }
 
 #[test]
-fn file_that_could_only_not_be_completed_is_not_incomplete() {
+fn capture_with_all_events_is_not_called_incomplete_if_only_its_end_failed() {
     let folder = Folder::new();
     folder.capture(
         "a.tide",

@@ -126,7 +126,7 @@ pub fn start(
     Ok(warning)
 }
 
-/// Returns a command line without what matches a pattern or contains a secret.
+/// Returns a command line in which values that match a pattern or contain a secret are hidden.
 #[pyfunction]
 pub fn redact_command(
     words: Vec<String>,

@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-/// Time until the thread looks for memory pressure again, or until its next check.
+/// Time until the thread reads the memory in use again, or until its next check.
 fn step(pause: Duration) -> Duration {
     match pressure::is_wanted() {
         true => pause.min(PRESSURE_PAUSE),

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Whether it works, and a sentence. None for what limits only some commands.
+    # Whether it works, and a sentence. None if the problem limits only some commands.
     Answer = tuple[bool | None, str]
 
 _SIGNS = {True: "ok", None: "note", False: "FAIL"}

@@ -46,7 +46,7 @@ class IdentitySet:
         pattern: tuple[ReferencePattern, tuple[int, ...]] | None = None,
     ) -> None:
         self._seen = heap_set
-        # The row of a reference pattern that this set is; `rp.a.b` is the row below `rp.a`.
+        # If this set is a row of a reference pattern, that row: `rp.a.b` is the row below `rp.a`.
         self._pattern = pattern
         # Makes the set when it is first used, if it does not exist yet.
         self._make = make

@@ -97,7 +97,7 @@ def test_two_processes_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and "holds one process" in done.stderr
 
 
-# Names of the export, and where the memray is that reads it: the installed one, or one that is downloaded.
+# Name of the export → the release of memray that reads it: None for the installed one, else one to download.
 RELEASES = {"memray": None, "memray-1.19": "memray>=1.19,<1.20"}
 
 

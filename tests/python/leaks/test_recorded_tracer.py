@@ -36,7 +36,7 @@ def test_memory_of_a_job_tracer_is_not_shown_as_the_programs(
     script = f"{tmp_path}/program1.py"
     own = [name for name in by_size if name.startswith("Heaptide itself:<heaptide>")]
     assert len(own) == 1
-    # The lines of the jobs have their own memory, to the byte but for the list that holds it.
+    # Lines of jobs show exactly the bytes that they allocated, plus those of the list that holds the blocks.
     assert 0 <= by_size[f"work:{script}:7"] - N_JOBS * 100_001 < 30_000
     assert 0 <= by_size[f"<module>:{script}:11"] - N_JOBS * 50_001 < 20_000
     # The calls of the tracer allocate at most the arguments and the iterator of the loop.

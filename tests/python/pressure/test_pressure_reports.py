@@ -14,7 +14,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
 
-# Grows to a number of bytes, and waits until the report is complete, which the last line says.
+# Grows to a number of bytes, and waits for the last line of the report.
 GROW = """
 import glob, os, sys, time
 

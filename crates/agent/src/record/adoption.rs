@@ -33,7 +33,7 @@ pub(super) fn set_token(state: &mut ThreadState, token: u64) {
     state.tokens[usize::from(class)] = token;
 }
 
-/// Sets what the mode determines in the state of a thread whose chunk is empty.
+/// Sets the fields of a thread's state that depend on the mode. The thread's chunk is empty.
 pub(super) fn set_mode(state: &mut ThreadState, now: &ModeNow) {
     state.mode = now.number;
     state.sampler.set_mean(now.mode.sample_bytes);
@@ -84,7 +84,7 @@ pub(super) unsafe fn alloc_sampled(
     // SAFETY: as above; no reference to the state outlives a call that takes the pointer.
     unsafe {
         if (*state).sampler.is_exact() {
-            // The countdown took it without a decision.
+            // In exact mode the countdown is always negative, so the sampler has not decided about this allocation.
             match session {
                 Some(session) => adopt(&mut *state, session),
                 None => (*state).sampler.forget(),

@@ -75,7 +75,7 @@ fn word_of(address: usize) -> Option<(&'static AtomicU64, u64)> {
     Some((&words[bit >> 6], 1 << (bit & 63)))
 }
 
-/// What a pointer refers to, mapped if it is null.
+/// Returns the memory that a pointer refers to. If the pointer is null, maps the memory first.
 #[inline]
 fn child<T>(pointer: &'static AtomicPtr<T>) -> Option<&'static T> {
     let mut present = pointer.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The hidden option `--layout`, with which commands and routes under another profiler's name print sizes as that one does.
+//! The hidden option `--layout`: commands and routes with another profiler's name print sizes in that profiler's format.
 
 use clap::{Arg, ArgMatches};
 use heaptide_report::units::{self, Layout};

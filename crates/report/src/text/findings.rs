@@ -5,7 +5,8 @@ use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 use super::stats::location;
 use crate::units::{percentage, size};
 
-/// The evidence of a finding, and the line of the program that called its location if no line is the user's own.
+/// The evidence of a finding. If no line of the user's own code is known, also the line of the program that called its
+/// location.
 pub fn evidence(finding: &Finding) -> Vec<String> {
     let caller = finding.caller.as_ref().filter(|_| finding.user.is_none());
     let caller = caller.map(|at| format!("called from {}", location(Some(at))));

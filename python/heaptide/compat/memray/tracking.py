@@ -92,7 +92,7 @@ class Tracker:
         return self._server.path
 
     def _fail(self, error: Exception) -> None:
-        """Raise an exception as memray does, unless the program was not written for Heaptide: then it continues."""
+        """Raise an exception as memray does. A program that runs with HEAPTIDE_COMPAT continues instead."""
         if may_raise():
             raise error
 

@@ -58,7 +58,7 @@ def drop_inherited() -> None:
 
 
 def retain(capture: str, chosen: Profiling, folder: str) -> None:
-    """Remove the oldest captures of this task, and now and then those of all tasks and parses beyond age and size."""
+    """Remove the oldest captures of this task; from time to time, apply the limits of age and size to all tasks."""
     families: dict[str, list[str]] = {}
     for path in _by_age(os.path.dirname(capture)):
         # Interpreters that a task started have captures whose names continue that of the task.

@@ -71,7 +71,7 @@ def on_starting(component: Any) -> None:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_task_instance_running(previous_state: Any, task_instance: Any) -> None:
-    """Begin now if the start of the process did not say which task it runs."""
+    """Begin now if the task was not known when the process started."""
     try:
         if not hasattr(task_instance, "dag_id"):
             return
@@ -94,7 +94,7 @@ def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any)
 
 @hookimpl  # type: ignore[untyped-decorator]
 def before_stopping(component: Any) -> None:
-    """End with the process of a task, whatever became of it."""
+    """End with the process of a task, whatever its outcome."""
     if type(component).__name__ == "TaskRunnerMarker":
         _end()
 

@@ -81,7 +81,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the path of the Python that runs this command, without following links: in a virtual environment they leave it.
+/// Returns the path of the Python that runs this command, without following links, which lead out of a virtual environment.
 fn interpreter() -> Result<PathBuf, Failure> {
     let word = reinvoke::interpreter(NAME);
     let path = PathBuf::from(&word);
@@ -135,7 +135,7 @@ fn script(name: &str, python: &OsStr) -> Vec<u8> {
     if is_plain {
         script.extend([b"#!", python.as_bytes(), b"\n"].concat());
     } else {
-        // Both a shell script, of which this is the first command, and a Python script, of which it is a text.
+        // The file is both a shell script and a Python script. The shell runs these lines; for Python they are a string.
         let quoted = python.to_string_lossy().replace('"', "\\\"");
         script.extend(format!("#!/bin/sh\n'''exec' \"{quoted}\" \"$0\" \"$@\"\n' '''\n").bytes());
     }
