@@ -62,6 +62,10 @@ def test_retained_memory_is_what_the_task_left(stack: Stack) -> None:
     (record,) = stack.records(*RUN, "case_grows")
     retained = {row["line"]: row["bytes"] for row in record["sites"] if row["function"] == "case_grows"}
     assert sorted(retained.values()) == [0, 20_000_033]
+    model = json.loads(stack.home.heaptide("transform", "json", "-o", "-", record["capture"]).stdout)["processes"][0]
+    assert (model["peak"]["bytes"], model["leaked"]["bytes"]) == (record["peak_bytes"], record["retained_bytes"])
+    assert model["duration_ns"] / 1e9 == record["seconds"]
+    assert model["labels"]["component"] == "task", "the process is a fork of the scheduler"
     (record,) = stack.records(*RUN, "case_fails")
     assert record["error"] == "ValueError"
 

@@ -162,6 +162,7 @@ class Stack:
 
     def __init__(self, home: Home) -> None:
         self.home = home
+        self.commands: dict[str, tuple[str, ...]] = dict(self.COMMANDS)
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._tokens: dict[str, str] = {}
 
@@ -175,7 +176,7 @@ class Stack:
         """Start one component, by its usual command or another; its output goes to a file in the home."""
         log = (self.home.folder / f"{component}.log").open("a")
         self.processes[component] = self.home.environment.start(
-            *(command or ("airflow", *self.COMMANDS[component])),
+            *(command or ("airflow", *self.commands[component])),
             cwd=self.home.folder,
             env={**self.home.variables, **env},
             stdout=log,

@@ -119,6 +119,7 @@ def _begin(key: dict[str, Any]) -> None:
 
             captures.drop_inherited()
         return
+    from heaptide import labels as process_labels
     from heaptide.platforms.airflow import captures, results
     from heaptide.recording import session, tracker
 
@@ -128,6 +129,8 @@ def _begin(key: dict[str, Any]) -> None:
     results.make_folder(os.path.dirname(path))
     options = tracker.RecordingOptions.checked(**chosen.options(is_task=True))
     command = ["airflow", "task", f"{key['dag_id']}.{key['task_id']}", str(key["run_id"]), f"try {key['try_number']}"]
+    # The command line of the process is that of the component that forked it.
+    process_labels.label(component="task")
     warning = tracker.start(path, options, command=command, user_folders=profiling.dag_folders())
     if warning is not None:
         log.warning("%s; Python stacks are left out of the capture", warning)

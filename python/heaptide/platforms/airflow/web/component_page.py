@@ -44,7 +44,9 @@ def _captures(captures: list[dict[str, Any]]) -> list[list[str]]:
         if not pid or len(group) <= MAX_UNFOLDED:
             rows.append(_capture(f"<code>{layout.text(capture['name'])}</code>", [capture], _links(capture["name"])))
         elif capture is group[0]:
-            name = f"<code>{layout.text(stem + ending)}</code>\u2026 <span class='muted'>{len(group)} workers</span>"
+            name = (
+                f"<code>{layout.text(stem + ending)}<i>PID</i></code> <span class='muted'>{len(group)} workers</span>"
+            )
             links = "".join(f"<code>{layout.text(one['name'])}</code>{_links(one['name'])}" for one in group)
             rows.append(_capture(name, group, f"<details><summary>Show all</summary>{links}</details>"))
     return rows[:MAX_CAPTURES]

@@ -25,7 +25,7 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     )
     if cells:
         body += (
-            '<p class="about">Bars: peak of the heap of each process; the darker part was still allocated at its end. '
+            '<p class="about">Bars: peak of the heap of each process; the solid part was still allocated at its end. '
             "The suggested limit is the highest resident size with 20% headroom.</p>"
         )
     return layout.document(dag_id, body)

@@ -64,11 +64,8 @@ def _find_killed_elsewhere(dag_id: str, rows: list[dict[str, Any]]) -> None:
 
 def last_host(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
     """Return the host of a task instance's last try, as Airflow names it; empty if it has not run."""
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        found = task_logs.instances(session, dag_id, run_id, task_id, map_index)
-        return str(found[max(found)].hostname or "") if found else ""
+    found = task_logs.instances(dag_id, run_id, task_id, map_index)
+    return str(found[max(found)].hostname or "") if found else ""
 
 
 def find(dag_id: str, record: str) -> dict[str, Any] | None:
@@ -126,8 +123,5 @@ def _summary(path: str, changed: int) -> dict[str, Any]:
 
 def _states(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, str | None]:
     """Return Airflow's state of each try."""
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        found = task_logs.instances(session, dag_id, run_id, task_id, map_index)
-        return {number: str(instance.state) if instance.state else None for number, instance in found.items()}
+    found = task_logs.instances(dag_id, run_id, task_id, map_index)
+    return {number: str(instance.state) if instance.state else None for number, instance in found.items()}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator
 from typing import Any
 
 from heaptide.messages import reason
@@ -39,72 +38,78 @@ _LINE = re.compile(
 _kept: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 
-def instances(session: Any, dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, Any]:
+def instances(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, Any]:
     """Return Airflow's task instances of all tries."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancehistory import TaskInstanceHistory
     from sqlalchemy import select
-    from sqlalchemy.orm import joinedload
 
     found: dict[int, Any] = {}
     for model in (TaskInstanceHistory, TaskInstance):
         query = select(model).where(
             model.dag_id == dag_id, model.run_id == run_id, model.task_id == task_id, model.map_index == map_index
         )
-        for instance in session.scalars(query.options(joinedload(model.dag_run))):
-            found[instance.try_number] = instance
+        found.update({instance.try_number: instance for instance in _load(query, model)})
     return found
 
 
 def of_try(dag_id: str, run_id: str, task_id: str, map_index: int, try_number: int) -> list[dict[str, Any]]:
     """Return the records in the log of one try."""
-    from airflow.utils.session import create_session
-
-    with create_session() as session:
-        instance = instances(session, dag_id, run_id, task_id, map_index).get(try_number)
-        return [] if instance is None else _read(instance)
+    instance = instances(dag_id, run_id, task_id, map_index).get(try_number)
+    return [] if instance is None else _read(instance)
 
 
 def of_dag(dag_id: str, known: set[tuple[str, ...]]) -> list[dict[str, Any]]:
     """Return records from the logs of the latest selected task instances whose keys within the DAG are not `known`."""
-    from airflow.utils.session import create_session
-
     chosen = profiling.current()
     found: list[dict[str, Any]] = []
     n_read, began = 0, time.monotonic()
-    with create_session() as session:
-        for instance in _ended_instances(session, dag_id):
-            key = tuple(str(getattr(instance, name)) for name in KEY)
-            if key[1:] in known or not chosen.selects_task(dag_id, instance.task_id):
+    for instance in _ended_instances(dag_id):
+        key = tuple(str(getattr(instance, name)) for name in KEY)
+        if key[1:] in known or not chosen.selects_task(dag_id, instance.task_id):
+            continue
+        if key not in _kept:
+            if n_read == MAX_LOGS or time.monotonic() - began > MAX_SECONDS:
+                break
+            n_read += 1
+            rows = _read(instance)
+            if not rows and time.time() - instance.end_date.timestamp() < MAX_DELAY:
                 continue
-            if key not in _kept:
-                if n_read == MAX_LOGS or time.monotonic() - began > MAX_SECONDS:
-                    break
-                n_read += 1
-                rows = _read(instance)
-                if not rows and time.time() - instance.end_date.timestamp() < MAX_DELAY:
-                    continue
-                if len(_kept) > 1000:
-                    _kept.clear()
-                _kept[key] = rows
-            found += _kept[key]
+            if len(_kept) > 1000:
+                _kept.clear()
+            _kept[key] = rows
+        found += _kept[key]
     return found
 
 
-def _ended_instances(session: Any, dag_id: str) -> Iterator[Any]:
+def _ended_instances(dag_id: str) -> list[Any]:
+    """Return the latest task instances of a DAG that have ended."""
     from airflow.models.taskinstance import TaskInstance
     from sqlalchemy import select
-    from sqlalchemy.orm import joinedload
 
     query = select(TaskInstance).where(
         TaskInstance.dag_id == dag_id, TaskInstance.state.in_(ENDED), TaskInstance.end_date.is_not(None)
     )
-    query = query.order_by(TaskInstance.end_date.desc()).limit(MAX_INSTANCES)
-    yield from session.scalars(query.options(joinedload(TaskInstance.dag_run)))
+    return _load(query.order_by(TaskInstance.end_date.desc()).limit(MAX_INSTANCES), TaskInstance)
+
+
+def _load(query: Any, model: Any) -> list[Any]:
+    """Return task instances with all that Airflow needs to find their logs: reading a log ends the session."""
+    from airflow.models.trigger import Trigger
+    from airflow.utils.session import create_session
+    from sqlalchemy.orm import joinedload
+
+    query = query.options(joinedload(model.dag_run))
+    if hasattr(model, "trigger"):
+        query = query.options(joinedload(model.trigger).joinedload(Trigger.triggerer_job), joinedload(model.dag_model))
+    with create_session() as session:
+        found = list(session.scalars(query))
+        session.expunge_all()
+    return found
 
 
 def _read(instance: Any) -> list[dict[str, Any]]:
-    """Return the records in the log of a task instance, whose session must be open: Airflow loads more of it."""
+    """Return the records in the log of a task instance."""
     if not instance.try_number:
         return []
     try:

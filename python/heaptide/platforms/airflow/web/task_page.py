@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 from heaptide.platforms.airflow import captures, profiling, results
 from heaptide.platforms.airflow.web import history, layout
 
+# The site of memory that Python takes for small objects.
+ARENA = "Python objects (arena)"
 OUTCOMES = {
     "ok": "succeeded",
     "killed": "killed",
@@ -101,7 +103,13 @@ def _sites(row: dict[str, Any]) -> str:
         [layout.site(site), layout.size(site["peak_bytes"]), layout.size(site["bytes"])]
         for site in (row["sites"] or [])[:5]
     ]
-    return layout.table(["Largest sites", "#At the peak", "#At the end"], rows, "No site was recorded.")
+    body = layout.table(["Largest sites", "#At the peak", "#At the end"], rows, "No site was recorded.")
+    if any(site["function"] == ARENA for site in (row["sites"] or [])[:5]):
+        body += (
+            '<p class="about">Small Python objects share arenas, so no line is named for them. '
+            "<code>heaptide_mode = objects</code> records the line of each object.</p>"
+        )
+    return body
 
 
 def _graph(row: dict[str, Any]) -> str:

@@ -1,0 +1,74 @@
+"""Tests parts of the pages and of the log line that a running stack does not reach: units, many workers, odd paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from heaptide.platforms.airflow.web import component_page, layout
+from platform_support.airflow_stack import Home
+from platform_support.environments import Environment
+
+
+@pytest.mark.behaviour("ui")
+def test_sizes_and_durations_have_the_style_of_all_reports() -> None:
+    sizes = {608: "608 B", 71_600_000: "71.6 MB", 1_000: "1.00 kB", 0: "0 B", None: layout.NONE}
+    assert {n: layout.size(n) for n in sizes} == sizes
+    times = {0.0042: "4.2 ms", 0.38: "380 ms", 2.371: "2.37 s", 59.96: "60.0 s", 125.0: "2:05 min", 7265.0: "2:01:05 h"}
+    assert {value: layout.seconds(value) for value in times} == times
+
+
+@pytest.mark.behaviour("ui")
+def test_many_workers_of_a_component_take_one_row() -> None:
+    def process(pid: int, role: str) -> dict[str, object]:
+        return {
+            "role": role,
+            "host": "h",
+            "pid": pid,
+            "capture": "" if pid == 9 else f"/home/scheduler_memory.bin.{pid}",
+        }
+
+    processes = [process(1, "main"), *(process(pid, "LocalExecutor worker") for pid in range(2, 34))]
+    names = ["scheduler_memory.bin", *(f"scheduler_memory.bin.{pid}" for pid in range(2, 34))]
+    found = {
+        "home": "/home",
+        "components": [{"component": "scheduler", "is_controlled": True, "processes": processes}],
+        "captures": [{"name": name, "bytes": 1000, "time": 1.0, "is_parse": False} for name in names],
+        "parses": [],
+    }
+    page = component_page.page(found)
+    assert page.count("<tr>") == 2 + 2 + 1 + 1, "two headings, and two rows in each table"
+    assert "32 \u00d7 LocalExecutor worker" in page and "31 recording, 1 standing by" in page
+    assert "32 workers" in page and "32.0 kB" in page and "name=scheduler_memory.bin.33" in page
+
+
+@pytest.mark.behaviour("elsewhere", "task_log")
+def test_page_reads_every_line_that_a_task_can_log(installed: Callable[[str], Environment], tmp_path: Path) -> None:
+    program = """
+import json
+from heaptide.platforms.airflow import tasks
+from heaptide.platforms.airflow.web import task_logs
+
+key = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": "-1", "try_number": "1"}
+arena = {"function": "Python objects (arena)", "file": "<pymalloc>", "line": 0, "peak_bytes": 608}
+site = {"function": "A.f.<locals>.<lambda>", "file": "/a b/c.py", "line": 7, "peak_bytes": 1_230_000_000}
+for capture, n_bytes, sites in (("/a b/c;d.tide", 608, [arena]), ("/x.tide", 12_300, [site]), ("/x.tide", None, [])):
+    record = {"peak_bytes": n_bytes, "retained_bytes": 0, "resident_peak": 1_230_000_000, "seconds": 12.34,
+              "sites": sites, "labels": key, "host": "h", "capture": capture}
+    read = task_logs.from_line(tasks.line(record), key)
+    assert read is not None, tasks.line(record)
+    for name in ("peak_bytes", "retained_bytes", "resident_peak", "host", "capture", "labels"):
+        assert read[name] == record[name], (name, read)
+    assert read["seconds"] == 12.3
+    assert [(row["function"], row["line"], row["peak_bytes"]) for row in read["sites"]] == [
+        (row["function"], row["line"], row["peak_bytes"]) for row in sites
+    ]
+    print(json.dumps(tasks.line(record)))
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {})
+    done = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables)
+    first, second, _ = (json.loads(line) for line in done.stdout.splitlines()[-3:])
+    assert "largest site Python objects (arena) 608 B; capture h:/a b/c;d.tide; http" in first
+    assert "peak 12.3 kB, retained 0 B, resident 1.23 GB, 12.3 s" in second
