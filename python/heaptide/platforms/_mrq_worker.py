@@ -73,7 +73,7 @@ class Job(mrq.job.Job):  # type: ignore[misc]
 
     def _traced_run(self, run: Callable[[Any], Any], tracer: Tracer) -> Callable[[Any], Any]:
         def run_wrapped(params: Any) -> Any:
-            traced = _begin(tracer, self.data["path"])
+            traced = _begin(tracer, self.data["path"], self.id and str(self.id))
             self.traced = traced
             try:
                 result = run(params)
@@ -93,9 +93,9 @@ class Job(mrq.job.Job):  # type: ignore[misc]
 
 
 # Not `contained`: the arguments of its wrapper would be memory of the job.
-def _begin(tracer: Tracer, name: str) -> TracedJob | None:
+def _begin(tracer: Tracer, name: str, number: str | None) -> TracedJob | None:
     try:
-        return tracer.before(name)
+        return tracer.before(name, number)
     except Exception as failure:
         report_failure(failure)
         return None

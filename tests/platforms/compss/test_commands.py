@@ -57,19 +57,26 @@ def test_master_writes_a_profile_and_keeps_the_programs_behaviour(compss: Enviro
     assert lines[0].startswith("CMDLINE ") and "launch.py" in lines[0]
     assert any(re.fullmatch(r"MEM \d+\.\d+ \d+\.\d+", line) for line in lines)
     assert any(re.fullmatch(r"CHLD \d+ \d+\.\d+ \d+\.\d+", line) for line in lines)
-    # The real mprof reads it, and ours draws it without matplotlib.
+    # The real mprof reads and draws it.
     peak = compss.run("python", "-m", "mprof", "peak", profile.name, cwd=tmp_path).stdout
     assert float(re.findall(r"(\d+\.\d+) MiB", peak)[0]) >= 96
-    plot = ("python", "-m", "mprof", "plot", "-o", "profile.svg", profile.name)
-    compss.run(*plot, cwd=tmp_path, **COMPAT)
-    assert (tmp_path / "profile.svg").read_text().startswith("<svg")
+    plot = ("python", "-m", "mprof", "plot", "-o")
+    compss.run(*plot, "real.png", profile.name, cwd=tmp_path, MPLCONFIGDIR=str(tmp_path))
+    assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
+    # Ours draws the same peak, without matplotlib.
+    (tmp_path / "matplotlib.py").write_text("raise ImportError('matplotlib is not needed')\n")
+    compss.run(*plot, "profile.svg", profile.name, cwd=tmp_path, **COMPAT, PYTHONPATH=str(tmp_path))
+    drawing = (tmp_path / "profile.svg").read_text()
+    size = max(sizes_in(profile))
+    assert drawing.startswith("<svg") and f"peak {size:.1f} MiB" in drawing
 
 
 @pytest.mark.behaviour("workers", "fresh_file")
 def test_worker_writes_a_fresh_file_of_its_host(compss: Environment, tmp_path: Path) -> None:
     host = os.uname().nodename
-    folder = tmp_path / "profiles"
-    folder.mkdir()
+    # The runtime puts the value of COMPSS_WORKER_PROFILE_PATH before the name of the host. Workers run on nodes where
+    # nobody created the folder.
+    folder = tmp_path / "profiles" / "of" / "workers"
     for _ in range(2):
         assert run(compss, tmp_path, "--output", folder / f"{host}.dat", "launch.py").returncode == 3
     files = sorted(path.name for path in folder.iterdir())

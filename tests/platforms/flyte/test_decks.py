@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from platform_support.browser import run_in_browser
 from platform_support.deck_pages import Page
 from support.commands import heaptide
 
@@ -37,7 +38,7 @@ def test_page_has_six_decks_with_the_flame_graph_among_them(local: dict[str, Any
 
 @pytest.mark.behaviour("decks")
 def test_table_reporter_gives_a_table_deck(local: dict[str, Any]) -> None:
-    assert page(local, "tabled").titles == ["Memory Table"]
+    assert page(local, "tabled").titles == ["Memray Table"]
     assert list((local["folder"] / "memray_bin").glob("table.tabled.*.html"))
 
 
@@ -153,6 +154,8 @@ def test_interval_native_traces_and_leaks_reach_the_report(local: dict[str, Any]
     (detailed,) = captures(local, "detailed")
     head = heaptide("parse", detailed).stdout.splitlines()[0]
     assert " native=true" in head
+    libraries = {case: set(page(local, case).report()["locations"]["library"]) for case in ("detailed", "looping")}
+    assert libraries["detailed"] > {-1} == libraries["looping"]  # -1: no native function
     assert page(local, "detailed").report()["head"]["first_view"]["measure"] == "leaked"
     assert page(local, "above").report()["head"]["first_view"]["measure"] == "peak"
 
@@ -183,3 +186,9 @@ def test_page_is_in_a_sandboxed_frame_of_bounded_size(local: dict[str, Any]) -> 
     # Outside the frame there is only what Flyte's own template has.
     empty = Page(local["cases"]["above"]["decks"][0])
     assert (decks.ids, decks.styles) == (empty.ids, empty.styles) and len(set(decks.ids)) == len(decks.ids)
+
+
+@pytest.mark.behaviour("frame", "flyte2")
+def test_browser_draws_the_page_in_its_frame(local: dict[str, Any], flyte2: dict[str, Any]) -> None:
+    pages = [local["cases"]["above"]["decks"][-1], str(flyte2["reports"]["above"][0])]
+    run_in_browser(Path(__file__).with_name("decks.mjs"), PAGES=":".join(pages))

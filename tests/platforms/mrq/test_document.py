@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -23,17 +24,18 @@ h
 h[0].byvia
 """
 
+# The same objects in the process, and from its snapshot.
 OPERATIONS = """
-import heaptide, tasks
-tasks.LeakDocuments().run({})
+import sys, heaptide, tasks
 hp = heaptide.hpy()
-documents = hp.iso(*tasks.kept)
-print("count", documents.count)
-for name in ("bytype", "byvia", "bymodule", "bysize", "byrcs"):
-    print(name, len(getattr(documents, name)))
-print("dominated", documents.domisize > 300_000)
-print("path", documents.shpaths)
-heaptide.heap_snapshot("worker.heap")
+if sys.argv[1:]:
+    (documents,) = [each for each in hp.load(sys.argv[1]).bytype if "tasks.Document" in str(each.kind)]
+else:
+    tasks.LeakDocuments().run({})
+    heaptide.heap_snapshot("worker.heap")
+    documents = hp.iso(*tasks.kept)
+for name in ("bytype", "byvia", "bymodule", "bysize", "byrcs", "referrers", "shpaths", "domisize"):
+    print(name, getattr(documents, name), sep="\\n")
 """
 
 LOOP = """
@@ -109,16 +111,31 @@ def test_full_worker_shows_what_a_hundred_jobs_left(mrq: Environment, folder: Pa
 
 @pytest.mark.behaviour("heap_operations")
 def test_heaps_are_grouped_and_followed_also_offline(mrq: Environment, folder: Path) -> None:
-    done = mrq.run("python", "-c", OPERATIONS, cwd=folder)
-    rows = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
-    assert rows["count"] == "3" and rows["dominated"] == "True"
-    assert all(int(rows[name]) >= 1 for name in ("bytype", "byvia", "bymodule", "bysize", "byrcs"))
-    assert "kept" in done.stdout
-    offline = mrq.run("heaptide", "heap", "types", "worker.heap", cwd=folder).stdout
-    assert "tasks.Document" in offline
+    shown = mrq.run("python", "-c", OPERATIONS, cwd=folder).stdout
+    names = ("bytype", "byvia", "bymodule", "bysize", "byrcs", "referrers", "shpaths", "domisize")
+    parts = dict(zip(names, re.split("^(?:" + "|".join(names) + ")\n", shown, flags=re.MULTILINE)[1:], strict=True))
+
+    def rows(name: str) -> list[tuple[str, str]]:
+        """Return count and label of each row."""
+        return re.findall(r"^ +\d+ +(\d+) .* \d+ (.+)$", parts[name], re.MULTILINE)
+
+    assert rows("bytype") == [("3", "tasks.Document")] and rows("bymodule") == [("3", "tasks")]
+    assert rows("byvia") == [("1", "'[0]'"), ("1", "'[1]'"), ("1", "'[2]'")]
+    assert rows("byrcs") == [("3", "list")] and rows("referrers") == [("1", "list")]
+    assert "Individual Size" in parts["bysize"] and len(parts["bysize"].splitlines()) == 3
+    # The paths are in the order of the objects' addresses.
+    paths = sorted(line.partition(": ")[2] for line in parts["shpaths"].splitlines())
+    assert paths == [f"sys.modules['tasks'].__dict__['kept'][{n}]" for n in range(3)]
+    # Three bytearrays of 100,057 bytes, and the objects that hold them.
+    assert 300_171 < int(parts["domisize"]) < 302_000
+    assert mrq.run("python", "-c", OPERATIONS, "worker.heap", cwd=folder).stdout == shown
+    command = ("heaptide", "heap", "show", "worker.heap", "--type", "tasks.Document", "--by", "via")
+    assert mrq.run(*command, cwd=folder).stdout.strip() == parts["byvia"].strip()
 
 
 @pytest.mark.behaviour("loop")
 def test_loop_helper_shows_what_remained(mrq: Environment, folder: Path) -> None:
-    done = mrq.run("python", "-c", LOOP, cwd=folder)
-    assert "tasks.Document" in done.stdout
+    shown = mrq.run("python", "-c", LOOP, cwd=folder).stdout
+    # Ten runs with three documents each, without those of the warm-up.
+    rows = re.findall(r"^ +\d+ +(\d+) .* (\S+)$", shown, re.MULTILINE)
+    assert rows == [("30", "bytearray"), ("30", "tasks.Document")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -62,13 +63,23 @@ def test_failed_job_is_measured_without_what_its_exception_held(work: Work) -> N
 @pytest.mark.behaviour("graph")
 def test_graph_of_the_chosen_type_is_written_for_each_job(work: Work, folder: Path) -> None:
     options = ("--trace_memory_type", "Document", "--trace_memory_output_dir", "memdbg")
-    worked = work(["tasks.LeakDocuments"] * 2, *CLASS, *options)
-    for number in (1, 2):
-        stem = f"Document-tasks.LeakDocuments-{number}"
-        svg = (folder / "memdbg" / f"{stem}.svg").read_text()
-        assert svg.startswith("<svg") and "Document" in svg and "tasks" in svg
-        assert (folder / "memdbg" / f"{stem}.dot").exists() and (folder / "memdbg" / f"{stem}.html").exists()
-        assert f"graph: {folder}/memdbg/{stem}.svg" in worked.output
+    graphs = []
+    for _ in range(2):  # a worker that is started again keeps the graphs of the first
+        worked = work(["tasks.LeakDocuments"] * 2, *CLASS, *options)
+        stems = [f"Document-tasks.LeakDocuments-{document['_id']}" for document in worked.documents]
+        for stem in stems:
+            assert f"graph: {folder}/memdbg/{stem}.svg" in worked.output
+            assert (folder / "memdbg" / f"{stem}.html").exists()
+        graphs.append([(folder / "memdbg" / f"{stem}.dot").read_text() for stem in stems])
+    assert len(list((folder / "memdbg").glob("*.svg"))) == 4
+    # Three objects, each with its shortest path from the module; the same jobs give the same graphs.
+    assert graphs[0] == graphs[1]
+    for number, dot in enumerate(graphs[0]):
+        edges = re.findall(r"-> \w+ \[label=\"([^\"]*)\"", dot)
+        assert edges == ["__dict__", "kept", *(f"[{3 * number + index}]" for index in range(3))]
+        assert dot.count('label="tasks.Document"') == 3
+    svg = (folder / "memdbg" / f"{stems[0]}.svg").read_text()
+    assert svg.startswith("<svg") and all(f">[{index}]<" in svg for index in range(3))
 
 
 @pytest.mark.behaviour("absent_type")

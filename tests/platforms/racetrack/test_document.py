@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -43,27 +46,45 @@ def test_leak_is_found_step_by_step(job: RacetrackJob, racetrack: Environment, t
     first = racetrack.run("python", "-c", program, "memray-report.bin", cwd=tmp_path).stdout
     # Three times 8,000,000 bytes, and the list that holds them.
     assert first.startswith(f"(24000032, [('perform', '{EXAMPLE}', 7)])")
-    assert "perform" in shown_by_tree(racetrack, tmp_path)
+    assert re.search(r"24\.000MB \(\d+\.\d+ %\) +perform ", shown_by_tree(racetrack, tmp_path))
 
 
 def shown_by_tree(racetrack: Environment, folder: Path) -> str:
-    """Return what `memray tree` shows of the report. It needs a terminal, which `script` provides; `q` leaves it."""
-    output = folder / "screen.txt"
-    command = f"{racetrack.bin}/memray tree memray-report.bin"
-    with output.open("w") as file:
-        process = subprocess.Popen(
-            ["script", "-qefc", command, "/dev/null"],
-            stdin=subprocess.PIPE,
-            stdout=file,
-            text=True,
-            cwd=folder,
-            env=racetrack.variables({"TERM": "xterm", "COLUMNS": "200", "LINES": "60"}),
-        )
+    """Return what `memray tree` shows of the report in a terminal. `q` leaves it."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (60, 200))
+    process = subprocess.Popen(
+        [racetrack.bin / "memray", "tree", "memray-report.bin"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=folder,
+        env=racetrack.variables({"TERM": "xterm"}),
+        start_new_session=True,
+    )
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    shown = bytearray()
+
+    def read() -> bool:
+        """Read what has come, and return whether the program has ended: its side of the terminal is closed then."""
         try:
-            # The name of the function at the leaf, or the end of the program.
-            wait_until(lambda: "perform" in output.read_text() or process.poll() is not None, "memray's tree")
-            assert process.poll() is None, output.read_text()
-            process.communicate("q")
-        finally:
-            process.kill()
-    return output.read_text()
+            shown.extend(os.read(ours, 1 << 16))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return False
+
+    try:
+        # The frame of the leak is the innermost on the heaviest path, which the program opens by itself.
+        wait_until(lambda: read() or b"perform" in shown, "memray's tree")
+        assert process.poll() is None, shown.decode(errors="replace")
+        os.write(ours, b"q")
+        wait_until(read, "the end of memray's tree")
+        assert process.wait() == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    return re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", shown.decode(errors="replace"))

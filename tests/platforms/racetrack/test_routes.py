@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from platform_support.browser import run_in_browser
 from platform_support.environments import Environment
 from platform_support.racetrack_job import MEMRAY, PREFIX, PROFILER, RacetrackJob
 from support.commands import heaptide
@@ -249,3 +250,9 @@ def test_own_openapi_document_lists_all_routes(job: RacetrackJob) -> None:
     assert "swagger" in job.get(f"{PREFIX}/docs").text
     page = job.get(f"{PROFILER}/docs").text
     assert "http" not in re.sub(r"https?://www\.w3\.org", "", page)
+
+
+@pytest.mark.behaviour("flamegraph", "swagger", "prefixes")
+@pytest.mark.usefixtures("recorded")
+def test_browser_draws_the_pages_below_the_prefix_without_a_network(job: RacetrackJob) -> None:
+    run_in_browser(Path(__file__).with_name("pages.mjs"), ADDRESS=job.address + PREFIX)

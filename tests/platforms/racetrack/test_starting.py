@@ -119,3 +119,14 @@ def test_missing_report_is_400_on_memrays_routes_and_404_on_others(serve: Callab
         missing = job.ask("GET", f"{MEMRAY}/{route}")
         assert missing.status == 400 and missing.json()["type"] == "ValueError"
         assert job.ask("GET", f"{PROFILER}/{route}").status == 404
+
+
+@pytest.mark.behaviour("signals")
+def test_number_of_kept_sessions_can_be_limited(serve: Callable[..., RacetrackJob]) -> None:
+    job = serve(MEMRAY_PROFILER="true", HEAPTIDE_KEEP_SESSIONS="2")
+    made = [job.post(f"{MEMRAY}/stop")["session"]]
+    for _ in range(3):
+        made.append(job.post(f"{MEMRAY}/start")["session"])
+        job.post(f"{MEMRAY}/stop")
+    kept = [session["id"] for session in job.get(f"{PROFILER}/sessions").json()["sessions"]]
+    assert kept == [made[3], made[2]]

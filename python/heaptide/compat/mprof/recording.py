@@ -46,12 +46,22 @@ def run_action() -> None:
         print("running new process")
         words += ["--nopython", "--", *_words_of_program(program, options)]
     sys.stdout.flush()
+    if options.filename:
+        _make_folder(os.path.dirname(options.filename))
     code = _record(words)
     if code and options.exit_code:
         logging.basicConfig()
         logging.getLogger("mprof").error("Program resulted with a non-zero exit code: %s", code)
     if code:
         sys.exit(code)
+
+
+def _make_folder(folder: str) -> None:
+    """Create the folder of the samples: one that COMPSs names for all nodes may be missing on this one."""
+    try:
+        os.makedirs(folder or os.curdir, exist_ok=True)
+    except OSError:
+        pass  # `heaptide record` reports it
 
 
 def _record(words: list[str]) -> int:

@@ -32,7 +32,7 @@ def above(n: int) -> int:
     return grow(n)
 
 
-@profile_memory(reporter="table")
+@memray_profiling(memray_html_reporter="table")
 @task
 def tabled(n: int) -> int:
     return grow(n)
