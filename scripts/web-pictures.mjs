@@ -15,7 +15,6 @@ const images = join(root, 'docs/images');
 /** Recordings: capture, program, arguments. */
 const RUNS = [
   ['frames', 'bench/workloads/frames.py'],
-  ['leak', 'examples/memory-leak/job.py'],
   ['before', 'examples/regression/job.py'],
   ['after', 'examples/regression/job.py', '--cache'],
   ['workers', 'examples/workers/job.py'],
@@ -24,18 +23,16 @@ const RUNS = [
 /** File, command, captures, fragment, colours, and position of the pointer: share of the width, row. */
 const PICTURES = [
   ['flamegraph-light', ['flamegraph'], ['frames'], '', 'light', [0.47, 1]],
-  ['flamegraph-dark', ['flamegraph'], ['frames'], '', 'dark', [0.47, 1]],
   ['flamegraph-search', ['flamegraph'], ['frames'], '#inverted=true&search=take', 'light', null],
-  ['flamegraph-leak', ['flamegraph'], ['leak'], '#measure=leaked', 'light', [0.5, 2]],
   ['flamegraph-interval', ['flamegraph'], ['frames'], '#from=40&to=60', 'light', null],
   ['table-light', ['table'], ['frames'], '', 'light', null],
   ['table-dark', ['table'], ['frames'], '#grouping=function', 'dark', null],
   ['diff-light', ['diff', '--html'], ['before', 'after'], '', 'light', [0.3, 3]],
   ['timeline-light', ['timeline'], ['workers'], '', 'light', null],
-  ['timeline-dark', ['timeline'], ['workers'], '#layout=side', 'dark', null],
   ['diff-dark', ['diff', '--html'], ['before', 'after'], '#view=table', 'dark', null],
   ['heap-light', ['heap', 'explore'], ['objects'], '#type=job.Order', 'light', null],
   ['heap-dark', ['heap', 'explore'], ['objects'], '#tab=tree', 'dark', null],
+  ['lines-light', ['lines', '--from'], ['frames'], '', 'light', null],
 ];
 
 const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
@@ -65,7 +62,9 @@ if (shown.some(([, , names]) => names.includes('objects'))) {
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(scratch, `${name}.html`);
-  run(...command, '-o', file, ...names.flatMap(captures));
+  // Lines of a capture are printed unless there is a page.
+  const output = command[0] === 'lines' ? '--html' : '-o';
+  run(...command, ...names.flatMap(captures), output, file);
   const viewport = { width: 1280, height: 800 };
   const { page, close } = await open(browser, file, { hash, colorScheme, viewport, reducedMotion: 'reduce' });
   if (pointer) {

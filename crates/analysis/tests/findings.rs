@@ -359,7 +359,12 @@ fn memory_of_the_users_line_adds_up_over_the_library_lines_that_it_called() {
     assert_eq!(
         numbers(
             largest,
-            ["peak_bytes", "peak_count", "whole_peak_bytes", "leaked_bytes"]
+            [
+                "peak_bytes",
+                "peak_count",
+                "whole_peak_bytes",
+                "leaked_bytes"
+            ]
         ),
         [900_000u64, 3, 1_400_000, 700_000].map(Number::from)
     );
@@ -372,7 +377,8 @@ fn growth_per_hour_is_reported_only_of_programs_that_run_for_minutes() {
             let time = n * seconds_per_step * 1_000_000;
             format!("time {time}; alloc c{n} 1000 at main:2 > remember:5; ")
         });
-        let script = script.collect::<String>() + &format!("end {}", 100_000_000 * seconds_per_step);
+        let script =
+            script.collect::<String>() + &format!("end {}", 100_000_000 * seconds_per_step);
         let all = findings(&session(&script));
         named(&all, "grows")[0].evidence[0].template
     };

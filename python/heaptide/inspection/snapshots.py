@@ -55,8 +55,9 @@ class HeapTaken:
         return self.path
 
     def __repr__(self) -> str:
+        size = _native.size_text(self.bytes)
         return (
-            f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {_native.size_text(self.bytes)}; "
+            f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {size}; "
             f"paused for {self.stood_still * 1000:.0f} ms>"
         )
 

@@ -86,7 +86,7 @@ class Book:
             "pid_namespace": facts.get("pid_namespace"),
             "pid": os.getpid(),
             "start": facts.get("start"),
-            "program": _text(program.program_name()),
+            "program": _text(_program()),
         }
         self._n_label_changes = -1
         keep = Retention(settings.jobs_keep, settings.jobs_keep_days, settings.jobs_keep_bytes)
@@ -182,6 +182,14 @@ def _number(job: Any) -> int | str:
     """Return what distinguishes a job from others, also in a forked child: there, its ID may name the child."""
     number: int | str = job.number or job.id
     return number
+
+
+def _program() -> str:
+    """Return the name of the program; under ``heaptide run`` that of the script, which is then in ``sys.argv``."""
+    words = program.command_words()
+    if words[:1] == ["heaptide"] or words[:2] == ["-m", "heaptide"]:
+        return program.program_name(["python", *program.arguments()])
+    return program.program_name()
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.commands import heaptide
 from support.job_records import files, lines, rows, run_jobs
+from support.run_twice import write
 
 
 def test_job_leaves_two_private_records_without_a_recording(tmp_path: Path) -> None:
@@ -38,6 +40,13 @@ def test_job_leaves_two_private_records_without_a_recording(tmp_path: Path) -> N
     assert [end["v"], end["host"]] == [1, socket.gethostname()]
     assert all(end[name] for name in ("boot_id", "pid_namespace", "pid", "start"))
     assert file.name == f"jobs-{end['host']}-{end['pid']}-{end['start']}.jsonl"
+
+
+def test_record_under_heaptide_run_names_the_script(tmp_path: Path) -> None:
+    script = write(tmp_path / "mail.py", "import heaptide\nwith heaptide.job('mail'):\n    pass\n")
+    env = {**os.environ, "HEAPTIDE_JOBS": str(tmp_path / "jobs")}
+    heaptide("run", "-q", "-o", tmp_path / "mail.tide", script, "--fast", env=env)
+    assert {line["program"] for line in lines(tmp_path / "jobs")} == {"mail.py"}
 
 
 def test_nothing_is_written_without_the_setting(tmp_path: Path) -> None:

@@ -122,7 +122,9 @@ def test_summary_of_a_program_with_children_names_their_captures(tmp_path: Path)
 
 def test_summary_of_a_followed_pool_does_not_say_that_children_are_missing(tmp_path: Path) -> None:
     pool = "multiprocessing.get_context('fork').Pool(2)"
-    program = f"import multiprocessing\nif __name__ == '__main__':\n    with {pool} as pool:\n        pool.map(abs, [1])\n"
+    program = (
+        f"import multiprocessing\nif __name__ == '__main__':\n    with {pool} as pool:\n        pool.map(abs, [1])\n"
+    )
     write(tmp_path / "job.py", program)
     lines = messages(run(tmp_path, "--follow-fork", "-o", "job.tide", "job.py"))
     assert any(line.startswith("2 children recorded into ") for line in lines), lines
