@@ -9,16 +9,24 @@ use crate::model::{Finding, Measure, Sentence};
 const MIN_PEAK_SHARE: f64 = 0.05;
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
-    let whole_bytes: u64 = groups
-        .all()
-        .map(|group| group.peak.bytes)
-        .fold(0, u64::saturating_add);
+    let whole_bytes = groups.sum_bytes(|group| group.peak);
     let lines = groups.all().filter(|group| !group.is_arena);
     let group = lines.max_by_key(|group| group.peak.bytes)?;
     let bytes = group.peak.bytes;
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;
     }
+    let (headline, headline_in_library) = if groups.arena_bytes(|group| group.peak) > bytes {
+        (
+            "{} holds most at the peak apart from Python's arenas",
+            "{} holds most at the peak apart from Python's arenas, allocated by {}",
+        )
+    } else {
+        (
+            "{} holds most at the peak",
+            "{} holds most at the peak, allocated by {}",
+        )
+    };
     Some(Finding {
         name: "holds_most",
         evidence: vec![
@@ -43,10 +51,6 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
             ("leaked_bytes", group.live.bytes.into()),
         ],
         measure: Some(Measure::Peak),
-        ..group.finding(
-            session,
-            "{} holds most at the peak",
-            "{} holds most at the peak, allocated by {}",
-        )
+        ..group.finding(session, headline, headline_in_library)
     })
 }

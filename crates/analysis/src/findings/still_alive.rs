@@ -9,17 +9,25 @@ use crate::model::{Finding, Measure, Sentence};
 /// Returns the line, if at least this share of the peak was alive at the end and a line is responsible for it.
 pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     let groups = SiteGroups::new(session);
-    let sum = |bytes: fn(&super::site_groups::SiteGroup) -> u64| {
-        groups.all().map(bytes).fold(0, u64::saturating_add)
-    };
-    let peak_bytes = sum(|group| group.peak.bytes);
-    let whole_bytes = sum(|group| group.live.bytes);
+    let peak_bytes = groups.sum_bytes(|group| group.peak);
+    let whole_bytes = groups.sum_bytes(|group| group.live);
     let lines = groups.all().filter(|group| !group.is_arena);
     let group = lines.max_by_key(|group| group.live.bytes)?;
     let bytes = group.live.bytes;
     if bytes == 0 || (bytes as f64) < peak_bytes as f64 * min_peak_share {
         return None;
     }
+    let (headline, headline_in_library) = if groups.arena_bytes(|group| group.live) > bytes {
+        (
+            "{} holds most at the end apart from Python's arenas",
+            "{} holds most at the end apart from Python's arenas, allocated by {}",
+        )
+    } else {
+        (
+            "{} holds most at the end",
+            "{} holds most at the end, allocated by {}",
+        )
+    };
     Some(Finding {
         name: "still_alive",
         evidence: vec![Sentence::new(
@@ -37,10 +45,6 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
             ("whole_leaked_bytes", whole_bytes.into()),
         ],
         measure: Some(Measure::Leaked),
-        ..group.finding(
-            session,
-            "{} holds most at the end",
-            "{} holds most at the end, allocated by {}",
-        )
+        ..group.finding(session, headline, headline_in_library)
     })
 }

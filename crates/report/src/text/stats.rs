@@ -289,7 +289,7 @@ impl Page<'_> {
             // A heap snapshot needs memory, so the program alone may have had less.
             let own = process.own_at_resident_peak_bytes.unwrap_or(0).min(peak);
             if own as f64 >= peak as f64 * MIN_OWN_SHARE {
-                self.line(&format!("{} of it were the profiler's own", size(own)))?;
+                self.line(&format!("up to {} of it were the profiler's own", size(own)))?;
             }
         }
         for process in processes {
