@@ -137,10 +137,7 @@ fn data_at_the_end_of_a_chain_is_a_suspect_of_its_own() {
     let sizes: Vec<_> = found.iter().map(|one| (one.shape, one.bytes)).collect();
     // The last link belongs to the data that it holds.
     let data = 1_000 + 2 * (8_000 + 5_000 * N_LEAKED as u64);
-    let expected = [
-        (Shape::Container, data),
-        (Shape::Chain, 64 + 499 * 1_000),
-    ];
+    let expected = [(Shape::Container, data), (Shape::Chain, 64 + 499 * 1_000)];
     assert_eq!(sizes, expected);
 }
 

@@ -90,7 +90,7 @@ impl SiteGroups {
             // The curve holds changes so far; the bytes held are their running sum.
             let mut held = 0;
             for change in &mut group.curve {
-                held += *change;
+                add(&mut held, *change);
                 *change = held;
             }
         }
