@@ -119,13 +119,13 @@ impl LiveReader {
                 let sum = &mut sums[number];
                 let held = sum.held_in(thread);
                 if depth == 0 {
-                    held.own_bytes += site.live.bytes;
+                    held.own_bytes = held.own_bytes.saturating_add(site.live.bytes);
                 }
                 // A block counts once for a recursive function.
                 if sum.last_site.replace(site_number) != Some(site_number) {
                     let held = sum.held_in(thread);
-                    held.total_bytes += site.live.bytes;
-                    held.count += site.live.count;
+                    held.total_bytes = held.total_bytes.saturating_add(site.live.bytes);
+                    held.count = held.count.saturating_add(site.live.count);
                 }
             }
         }

@@ -85,6 +85,63 @@ fn cache_of_a_module_is_the_first_suspect() {
 }
 
 #[test]
+fn linked_list_is_one_suspect_at_its_first_link() {
+    let mut program = Program::new();
+    let queue = program.put("queue", "job.Queue", 48);
+    let mut last = queue;
+    for _ in 0..5_000 {
+        let link = program.heap.object("job.Node", 64);
+        program.heap.named(last, link, EdgeType::Attribute, "next");
+        let payload = program.heap.object("bytes", 100);
+        program
+            .heap
+            .named(link, payload, EdgeType::Attribute, "data");
+        last = link;
+    }
+    let (heap, first) = program.first();
+    assert_eq!(first.shape, Shape::Chain);
+    assert_eq!(
+        heap.path_text(&first.path),
+        "sys.modules['job'].__dict__['queue'].next"
+    );
+    // Each object counts once, although each link keeps all later ones alive.
+    assert_eq!((first.bytes, first.n_items), (5_000 * 164, 5_000));
+    let piles: Vec<_> = first
+        .piles
+        .iter()
+        .map(|pile| (pile.kind.as_str(), pile.count, pile.bytes))
+        .collect();
+    let expected = [
+        ("bytes", 5_000, 5_000 * 100),
+        ("job.Node", 5_000, 5_000 * 64),
+    ];
+    assert_eq!(piles, expected);
+    assert_eq!(suspects(&heap, None, 10).suspects.len(), 1);
+}
+
+#[test]
+fn data_at_the_end_of_a_chain_is_a_suspect_of_its_own() {
+    let mut program = Program::new();
+    let mut last = program.put("first", "job.Node", 64);
+    for _ in 0..500 {
+        let link = program.heap.object("job.Node", 1_000);
+        program.heap.named(last, link, EdgeType::Attribute, "next");
+        last = link;
+    }
+    for name in ["orders", "invoices"] {
+        let list = program.below(last, name, "list", 8_000);
+        program.fill(list, "job.Order", 5_000);
+    }
+    let heap = Heap::new(program.heap.finish());
+    let found = suspects(&heap, None, 10).suspects;
+    let sizes: Vec<_> = found.iter().map(|one| (one.shape, one.bytes)).collect();
+    // The last link belongs to the data that it holds.
+    let data = 1_000 + 2 * (8_000 + 5_000 * N_LEAKED as u64);
+    let expected = [(Shape::Container, data), (Shape::Chain, 64 + 499 * 1_000)];
+    assert_eq!(sizes, expected);
+}
+
+#[test]
 fn variables_of_a_closure_are_reported_as_a_closure() {
     let mut program = Program::new();
     let callback = program.put("callback", "function", 160);

@@ -93,3 +93,40 @@ fn stats_notes_killed_programs_and_early_blocks() {
         "{last}"
     );
 }
+
+#[test]
+fn sizes_near_the_largest_number_are_added_without_overflow() {
+    let folder = Folder::new();
+    let huge = u64::MAX;
+    let script = format!(
+        "alloc a {huge} at main:1 > load:2; alloc b {huge} at main:1 > load:3; time 500; \
+         alloc c {huge} at main:4 > load:2; thread 2 pool; alloc d {huge} at work:1 > load:2; time 1500; \
+         free a; free c; alloc e {huge} at main:4; end 2000"
+    );
+    let bytes = heaptide_testkit::capture_bytes(&heaptide_testkit::header(), &script);
+    folder.write("job.tide", &bytes);
+    for command in [
+        "stats job.tide",
+        "stats --json job.tide",
+        "stats job.tide job.tide",
+        "summary job.tide",
+        "summary --by thread job.tide",
+        "tree --plain job.tide",
+        "tree --plain -b 1 job.tide",
+        "tree --plain --inverted --leaks job.tide",
+        "table -f -o page.html job.tide",
+        "flamegraph -f -o page.html job.tide",
+        "flamegraph -f -o page.html job.tide job.tide",
+        "timeline -f -o page.html job.tide job.tide",
+        "diff --html -f -o page.html job.tide job.tide",
+        "live job.tide",
+        "lines --from job.tide",
+    ] {
+        let output = folder.heaptide(command);
+        let text = error_text(&output);
+        assert!(!text.contains("panicked"), "{command}: {text}");
+        assert!(output.status.code() != Some(101), "{command}: {text}");
+    }
+    let tree = printed(&folder.heaptide("tree --plain job.tide"));
+    assert!(tree.contains("18447 PB (100%) <ROOT>"), "{tree}");
+}

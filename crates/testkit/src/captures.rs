@@ -266,7 +266,8 @@ impl Builder {
         let frames: Vec<Frame> = frames.map(|frame| self.frame(frame)).collect();
         let address = *self.blocks.entry(words[0].to_owned()).or_insert_with(|| {
             let address = self.next_address;
-            self.next_address += size.next_multiple_of(4096) + 4096;
+            // Blocks may be larger than any address space, as in a damaged file.
+            self.next_address += size.min(1 << 40).next_multiple_of(4096) + 4096;
             address
         });
         let thread = self.thread();

@@ -177,7 +177,8 @@ class _Ending:
         )
         if not lines and not is_quiet and not is_incomplete:
             lines = [f"the capture {self.path} was removed during the run"]
-        # With --follow-fork the lines name the captures of the children.
+        # With --follow-fork the lines name the captures of the children. The processes of `multiprocessing` are counted
+        # whether they are recorded or not.
         is_followed = self.plan["options"]["follow_fork"]
         not_recorded = "" if is_quiet or is_followed else self.forks.sentence()
         for line in [*lines, *[not_recorded] * bool(not_recorded)]:

@@ -45,3 +45,7 @@ def test_memory_of_a_job_tracer_is_not_shown_as_the_programs(
     shown = [name for name in by_size if "leaks/" in name or "<string>" in name]
     assert shown == []
     assert "JobTracer" not in str(report["heaptide"].get("findings", ""))
+    # Shares are shares of the peak that the report shows, which includes the tracer's memory.
+    for found in report["heaptide"]["findings"]:
+        if found["kind"] == "holds_most":
+            assert found["numbers"]["whole_peak_bytes"] == report["metadata"]["peak_memory"]

@@ -290,7 +290,10 @@ def test_ctl_acts_on_all_programs_that_a_name_or_label_chooses(tmp_path_factory:
             return ["  recording  " in line for line in found]
 
         refused = ctl("start")
-        assert refused.returncode == 2 and "--all" in refused.stderr
+        assert refused.returncode == 2
+        *listed, reason = refused.stderr.splitlines()
+        assert reason.startswith("heaptide: 3 programs are running: choose one with --pid")
+        assert [sum(f"pid {program.pid} " in line for line in listed) for program in programs] == [1, 1, 1]
         assert ctl("--name", "shop*", "start").returncode == 0
         assert recorded() == [True, True, False]
         assert ctl("--label", "queue=mail", "stop").returncode == 0

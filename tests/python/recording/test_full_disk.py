@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.commands import heaptide
+from support.commands import heaptide, python
 
 pytestmark = pytest.mark.once
 
@@ -94,6 +94,14 @@ def test_report_of_an_incomplete_capture_says_so_first(folder: Path, words: tupl
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     lines = heaptide(*words, cwd=folder).stdout.splitlines()[:2]
     assert any("the capture is incomplete: recording stopped after" in line for line in lines), lines
+
+
+def test_summary_of_an_incomplete_capture_says_so_first(folder: Path) -> None:
+    heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
+    code = "import os; from heaptide import _native; print(*_native.run_summary('cut.tide', os.getcwd()), sep='\\n')"
+    first, second, *_ = python("-c", code, cwd=folder).stdout.splitlines()
+    assert "the capture is incomplete: recording stopped after" in first
+    assert second.startswith("peak memory: ")
 
 
 def page_data(page: Path) -> dict[str, Any]:

@@ -120,6 +120,16 @@ def test_summary_of_a_program_with_children_names_their_captures(tmp_path: Path)
     assert shown.stdout.splitlines() == ["a b.tide", *captures]
 
 
+SPAWNS = """
+import multiprocessing, time
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=time.sleep, args=(0,)) for _ in range(3)]
+    [process.start() for process in processes]
+    [process.join() for process in processes]
+"""
+
+
 def test_summary_of_a_followed_pool_does_not_say_that_children_are_missing(tmp_path: Path) -> None:
     pool = "multiprocessing.get_context('fork').Pool(2)"
     program = (
@@ -131,20 +141,19 @@ def test_summary_of_a_followed_pool_does_not_say_that_children_are_missing(tmp_p
     assert not any("not recorded" in line for line in lines), lines
 
 
-@pytest.mark.parametrize(
-    "program",
-    [
-        FORKS,
-        "import multiprocessing, time\nif __name__ == '__main__':\n"
-        "    context = multiprocessing.get_context('spawn')\n"
-        "    processes = [context.Process(target=time.sleep, args=(0,)) for _ in range(3)]\n"
-        "    [process.start() for process in processes]; [process.join() for process in processes]\n",
-    ],
-)
+@pytest.mark.parametrize("program", [FORKS, SPAWNS, SPAWNS.replace('"spawn"', '"fork"')], ids=["os", "spawn", "fork"])
 def test_summary_counts_children_that_were_not_followed(tmp_path: Path, program: str) -> None:
     write(tmp_path / "job.py", program)
     done = run(tmp_path, "-o", "job.tide", "job.py")
     assert messages(done)[-1] == "3 child processes were not recorded: record them with --follow-fork"
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_summary_does_not_call_followed_processes_of_multiprocessing_unrecorded(tmp_path: Path, method: str) -> None:
+    write(tmp_path / "job.py", SPAWNS.replace('"spawn"', f'"{method}"'))
+    lines = messages(run(tmp_path, "--follow-fork", "-o", "job.tide", "job.py"))
+    assert any("children recorded into" in line for line in lines), lines
+    assert not [line for line in lines if "not recorded" in line]
 
 
 def test_summary_mentions_no_children_if_there_were_none(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ pub fn arenas(session: &Session) -> PythonArenas {
     for process in &session.processes {
         for site in &process.sums.sites {
             if process.frames(site.stack).next() == Some(arena) {
-                sum.peak_bytes += site.peak.bytes;
-                sum.live_bytes += site.live.bytes;
+                sum.peak_bytes = sum.peak_bytes.saturating_add(site.peak.bytes);
+                sum.live_bytes = sum.live_bytes.saturating_add(site.live.bytes);
             }
         }
     }

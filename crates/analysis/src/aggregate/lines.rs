@@ -107,10 +107,10 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
                     continue;
                 }
                 let heap = seen.heap.entry(line).or_default();
-                heap.total_bytes += site.total.bytes;
-                heap.n_allocations += site.total.count;
-                heap.peak_bytes += site.peak.bytes;
-                heap.leaked_bytes += site.live.bytes;
+                heap.total_bytes = heap.total_bytes.saturating_add(site.total.bytes);
+                heap.n_allocations = heap.n_allocations.saturating_add(site.total.count);
+                heap.peak_bytes = heap.peak_bytes.saturating_add(site.peak.bytes);
+                heap.leaked_bytes = heap.leaked_bytes.saturating_add(site.live.bytes);
             }
         }
     }

@@ -37,7 +37,9 @@ pub fn quality(session: &Session) -> Quality {
         quality.lacks_totals |= !process.sums.has_totals;
         quality.n_unknown_frees += process.sums.n_unknown_frees;
         quality.n_overlaps += process.sums.n_overlaps;
-        quality.mapped_files_bytes += process.sums.mapped_files.bytes;
+        quality.mapped_files_bytes = quality
+            .mapped_files_bytes
+            .saturating_add(process.sums.mapped_files.bytes);
     }
     quality.n_runs = n_runs(&quality.processes);
     let hosts = quality.processes.iter();

@@ -156,11 +156,11 @@ impl Rows {
     fn add(&mut self, row: usize, amount: Amount, site_number: u64, is_own: bool) {
         let sum = &mut self.sums[row];
         if is_own {
-            sum.own_bytes += amount.bytes;
+            sum.own_bytes = sum.own_bytes.saturating_add(amount.bytes);
         }
         if std::mem::replace(&mut self.counted[row], site_number) != site_number {
-            sum.total_bytes += amount.bytes;
-            sum.n_allocations += amount.count;
+            sum.total_bytes = sum.total_bytes.saturating_add(amount.bytes);
+            sum.n_allocations = sum.n_allocations.saturating_add(amount.count);
         }
     }
 }

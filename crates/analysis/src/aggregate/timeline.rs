@@ -109,7 +109,10 @@ fn at_the_highest_sums(
         }
         let before = apply(&mut heights, change);
         let after = change.2;
-        now.0 = (now.0 - before.unwrap_or(0)).saturating_add(after.unwrap_or(0));
+        now.0 = now
+            .0
+            .saturating_sub(before.unwrap_or(0))
+            .saturating_add(after.unwrap_or(0));
         now.1 = now.1 + usize::from(after.is_some()) - usize::from(before.is_some());
         if now > highest[bin].0 {
             highest[bin] = (now, index + 1);

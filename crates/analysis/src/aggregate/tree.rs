@@ -82,8 +82,8 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
                 });
             }
             let leaf = leaves.entry(at).or_default();
-            leaf.0 += amount.bytes;
-            leaf.1 += amount.count;
+            leaf.0 = leaf.0.saturating_add(amount.bytes);
+            leaf.1 = leaf.1.saturating_add(amount.count);
         }
     }
 
@@ -96,8 +96,9 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
     for &(leaf, (bytes, count)) in &leaves {
         let mut at = leaf;
         loop {
-            nodes[at].bytes += bytes;
-            nodes[at].count += count;
+            let node = &mut nodes[at];
+            node.bytes = node.bytes.saturating_add(bytes);
+            node.count = node.count.saturating_add(count);
             if at == 0 {
                 break;
             }
@@ -118,7 +119,7 @@ pub fn tree(session: &Session, measure: Measure, limits: TreeLimits, shape: Tree
     let whole_bytes = nodes[0].bytes.saturating_add(elided.bytes);
     let min_bytes = whole_bytes as f64 * limits.min_percent / 100.0;
     nodes[0].bytes = whole_bytes;
-    nodes[0].count += elided.count;
+    nodes[0].count = nodes[0].count.saturating_add(elided.count);
     let shaper = Shaper {
         session,
         shape,
@@ -206,8 +207,8 @@ impl Shaper<'_> {
                 continue;
             }
             if (node.bytes as f64) < self.min_bytes {
-                elided.bytes += node.bytes;
-                elided.count += node.count;
+                elided.bytes = elided.bytes.saturating_add(node.bytes);
+                elided.count = elided.count.saturating_add(node.count);
                 elided.n_locations += 1;
             } else {
                 children.push(child);

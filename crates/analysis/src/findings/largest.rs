@@ -13,17 +13,25 @@ const HEADLINES: Headlines = Headlines {
     mostly: "{} holds most at the peak, mostly allocated by {}",
     largest_part: "{} holds most at the peak, the largest part allocated by {}",
 };
+/// For a line that holds less than Python's arenas.
+const APART_FROM_ARENAS: Headlines = Headlines {
+    alone: "{} holds most at the peak apart from Python's arenas",
+    all: "{} holds most at the peak apart from Python's arenas, allocated by {}",
+    mostly: "{} holds most at the peak apart from Python's arenas, mostly allocated by {}",
+    largest_part: "{} holds most at the peak apart from Python's arenas, the largest part allocated by {}",
+};
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
-    let whole_bytes: u64 = groups
-        .all()
-        .map(|group| group.peak.bytes)
-        .fold(0, u64::saturating_add);
+    let whole_bytes = groups.sum_bytes(|group| group.peak);
     let line = groups.largest_line(|group| group.peak.bytes)?;
     let bytes = line.peak.bytes;
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;
     }
+    let headlines = match groups.arena_bytes(|group| group.peak) > bytes {
+        true => &APART_FROM_ARENAS,
+        false => &HEADLINES,
+    };
     Some(Finding {
         name: "holds_most",
         evidence: vec![
@@ -48,6 +56,6 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
             ("leaked_bytes", line.live.bytes.into()),
         ],
         measure: Some(Measure::Peak),
-        ..line.finding(session, &HEADLINES)
+        ..line.finding(session, headlines)
     })
 }

@@ -93,7 +93,7 @@ impl SiteGroups {
             // The curve holds changes so far; the bytes held are their running sum.
             let mut held = 0;
             for change in &mut group.curve {
-                held += *change;
+                add(&mut held, *change);
                 *change = held;
             }
         }
@@ -109,6 +109,19 @@ impl SiteGroups {
     /// All groups but that of Heaptide's own memory, which users cannot change.
     pub fn all(&self) -> impl Iterator<Item = &SiteGroup> {
         self.groups.iter().filter(|group| group.at != self.own)
+    }
+
+    /// The bytes of all groups, with Heaptide's own memory: the whole that the other reports show.
+    pub fn sum_bytes(&self, amount: fn(&SiteGroup) -> Amount) -> u64 {
+        let bytes = self.groups.iter().map(|group| amount(group).bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
+    /// The bytes of Python's arenas, which have no line.
+    pub fn arena_bytes(&self, amount: fn(&SiteGroup) -> Amount) -> u64 {
+        let arenas = self.groups.iter().filter(|group| group.is_arena);
+        let bytes = arenas.map(|group| amount(group).bytes);
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// One for each value of a curve; empty if there are no bins.

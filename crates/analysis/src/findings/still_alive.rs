@@ -15,15 +15,19 @@ const HEADLINES: Headlines = Headlines {
     mostly: "{} holds most at the end, mostly allocated by {}",
     largest_part: "{} holds most at the end, the largest part allocated by {}",
 };
+/// For a line that holds less than Python's arenas.
+const APART_FROM_ARENAS: Headlines = Headlines {
+    alone: "{} holds most at the end apart from Python's arenas",
+    all: "{} holds most at the end apart from Python's arenas, allocated by {}",
+    mostly: "{} holds most at the end apart from Python's arenas, mostly allocated by {}",
+    largest_part: "{} holds most at the end apart from Python's arenas, the largest part allocated by {}",
+};
 
 /// Returns the line, if at least this share of the peak was alive at the end and a line is responsible for it.
 pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     let groups = SiteGroups::new(session);
-    let sum = |bytes: fn(&super::site_groups::SiteGroup) -> u64| {
-        groups.all().map(bytes).fold(0, u64::saturating_add)
-    };
-    let peak_bytes = sum(|group| group.peak.bytes);
-    let whole_bytes = sum(|group| group.live.bytes);
+    let peak_bytes = groups.sum_bytes(|group| group.peak);
+    let whole_bytes = groups.sum_bytes(|group| group.live);
     let line = groups.largest_line(|group| group.live.bytes)?;
     let bytes = line.live.bytes;
     let least = f64::max(
@@ -33,6 +37,10 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     if bytes == 0 || (bytes as f64) < least {
         return None;
     }
+    let headlines = match groups.arena_bytes(|group| group.live) > bytes {
+        true => &APART_FROM_ARENAS,
+        false => &HEADLINES,
+    };
     Some(Finding {
         name: "still_alive",
         evidence: vec![Sentence::new(
@@ -50,6 +58,6 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
             ("whole_leaked_bytes", whole_bytes.into()),
         ],
         measure: Some(Measure::Leaked),
-        ..line.finding(session, &HEADLINES)
+        ..line.finding(session, headlines)
     })
 }

@@ -1,7 +1,8 @@
 //! The objects that are the program itself rather than its data, and those of the interpreter.
 //!
 //! They have no weight in the search for suspects and are not waste, because users cannot change them: code, functions,
-//! types, modules and their names; docstrings; the import system with its caches; and the table of interned strings.
+//! types, modules and their names; docstrings; the import system with its caches; the variables of Heaptide's own modules;
+//! and the table of interned strings.
 
 use heaptide_capture::heap::{EdgeType, Root, RootCategory};
 
@@ -124,20 +125,23 @@ fn is_text_label(label: &str) -> bool {
     )
 }
 
-/// The tables of `sys`.
+/// The tables of `sys`, and the variables of the import system's modules and of Heaptide's own.
 fn import_tables(heap: &Heap) -> Bits {
     let mut tables = Bits::new(heap.n_objects());
     let names = &heap.snapshot.names;
     let roots = heap.snapshot.roots.iter();
-    let sys =
-        roots.filter(|root| root.category == RootCategory::Module && names.get(root.name) == "sys");
-    for root in sys {
+    for root in roots.filter(|root| root.category == RootCategory::Module) {
+        let module = names.get(root.name);
+        let is_whole = is_import_system(module) || top_package(module) == "heaptide";
+        if module != "sys" && !is_whole {
+            continue;
+        }
         let namespaces = heap.snapshot.edges.of(root.object);
         let namespaces = namespaces.filter(|(_, label)| label.edge_type() == EdgeType::DictOf);
         for (namespace, _) in namespaces {
             for (target, label) in heap.snapshot.edges.of(namespace) {
                 let is_key = label.edge_type() == EdgeType::Key;
-                if is_key && IMPORT_TABLES.contains(&names.get(label.number())) {
+                if is_key && (is_whole || IMPORT_TABLES.contains(&names.get(label.number()))) {
                     tables.insert(target);
                 }
             }
@@ -146,10 +150,16 @@ fn import_tables(heap: &Heap) -> Bits {
     tables
 }
 
+fn top_package(module: &str) -> &str {
+    module.split('.').next().unwrap_or(module)
+}
+
+fn is_import_system(module: &str) -> bool {
+    IMPORT_SYSTEM.contains(&top_package(module))
+}
+
 fn is_of_import_system(heap: &Heap, object: u32) -> bool {
-    let module = heap.snapshot.type_of(object).module.as_str();
-    let top = module.split('.').next().unwrap_or(module);
-    IMPORT_SYSTEM.contains(&top)
+    is_import_system(heap.snapshot.type_of(object).module.as_str())
 }
 
 /// Whether this is the interpreter's list of a static type's subclasses: a dict of weak references that only C code holds.

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::control::running_processes::{self, RunningProgram};
 use crate::exit::Failure;
+use crate::messages::message;
 use crate::output::Output;
 
 /// Long enough for a large capture and for an interpreter that is busy.
@@ -226,10 +227,13 @@ fn find_address(pid: Option<u32>) -> Result<Address, Failure> {
             "no program with the control API is running: start it with HEAPTIDE_CONTROL=PORT, or name one with --url",
         )),
         (several, _) => {
-            let lines: Vec<String> = several.iter().map(|program| program.to_string()).collect();
+            // One message each: a message escapes line feeds, because a name may contain them.
+            for program in several {
+                message!("{program}");
+            }
             Err(Failure::Usage(format!(
-                "several programs are running: choose one with --pid, or several with --name, --label or --all\n{}",
-                lines.join("\n")
+                "{} programs are running: choose one with --pid, or several with --name, --label or --all",
+                several.len()
             )))
         }
     }

@@ -60,6 +60,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
             return Vec::new();
         };
         let stats = stats(&session, 1);
+        lines.extend(notes::incomplete(&stats.quality));
         lines.push(peak(&stats, is_sampled));
         let responsible = responsible(&stats, still_alive(&session, MIN_ALIVE_SHARE));
         lines.extend(responsible.iter().map(verdict));

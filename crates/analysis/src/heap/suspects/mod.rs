@@ -3,9 +3,11 @@
 //!
 //! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
 //! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
-//! several others have no dominator of their own. Program text has no weight (code, functions, types, docstrings), nor has
+//! several others have no dominator of their own. A long chain, in which each link holds the next one, is one suspect at its
+//! first link: no link holds much by itself. Program text has no weight (code, functions, types, docstrings), nor has
 //! the import system. With an earlier snapshot only new objects have weight.
 
+mod chain;
 mod shape;
 
 use heaptide_capture::heap::RootCategory;
@@ -16,6 +18,7 @@ use super::program_text::{ProgramText, is_interned_table};
 use super::set::ObjectSet;
 use super::sites::{Site, Sums};
 use super::view::Heap;
+use chain::Chains;
 pub use shape::Shape;
 
 /// The accumulated objects of one kind.
@@ -33,7 +36,7 @@ pub struct Suspect {
     pub point: Option<u32>,
     /// Bytes accumulated there.
     pub bytes: u64,
-    /// The number of objects it holds directly.
+    /// The number of objects it holds directly, or the number of links of a chain.
     pub n_items: u64,
     /// Whether `point` alone keeps them alive, or others also refer to them.
     pub is_sole_holder: bool,
@@ -80,6 +83,8 @@ struct Accumulation {
     bytes: u64,
     items: Vec<u32>,
     is_sole_holder: bool,
+    /// Whether the items are all objects of a chain. They hold each other, so each counts with its own weight only.
+    is_chain: bool,
 }
 
 struct Search<'a> {
@@ -131,7 +136,11 @@ impl<'a> Search<'a> {
         let mut points = Vec::new();
         let top = self.heap.n_objects() as u32;
         let mut open = vec![top];
+        let mut chains = Chains::new(self.heap);
         while let Some(object) = open.pop() {
+            if object != top && self.follow_chain(object, &mut chains, &mut open, &mut points) {
+                continue;
+            }
             let (large, small): (Vec<u32>, Vec<u32>) = self
                 .children
                 .of(object)
@@ -169,6 +178,7 @@ impl<'a> Search<'a> {
                     bytes,
                     items,
                     is_sole_holder: true,
+                    is_chain: false,
                 });
             }
         }
@@ -187,6 +197,7 @@ impl<'a> Search<'a> {
                 bytes,
                 items,
                 is_sole_holder: true,
+                is_chain: false,
             });
         }
     }
@@ -212,6 +223,7 @@ impl<'a> Search<'a> {
                 bytes,
                 items,
                 is_sole_holder: is_interned_table(self.heap, point),
+                is_chain: false,
             });
         }
     }
@@ -273,24 +285,39 @@ impl<'a> Search<'a> {
             shape: self.shape(&accumulation, &path),
             point: accumulation.point,
             bytes: accumulation.bytes,
-            n_items: accumulation.items.len() as u64,
+            n_items: self.n_items(&accumulation),
             is_sole_holder: accumulation.is_sole_holder,
-            piles: self.piles(&accumulation.items),
+            piles: self.piles(&accumulation),
             sites: self.sites(&accumulation),
             path,
         }
     }
 
-    fn piles(&self, items: &[u32]) -> Vec<Pile> {
+    fn n_items(&self, accumulation: &Accumulation) -> u64 {
+        let items = accumulation.items.iter();
+        let Some(point) = accumulation.point.filter(|_| accumulation.is_chain) else {
+            return items.len() as u64;
+        };
+        let kind = self.heap.kinds.of(point);
+        let links = items.filter(|&&item| self.heap.kinds.of(item) == kind);
+        links.count() as u64
+    }
+
+    fn piles(&self, accumulation: &Accumulation) -> Vec<Pile> {
+        let bytes_of = if accumulation.is_chain {
+            &self.weights
+        } else {
+            &self.retained
+        };
         let mut kinds: FxHashMap<u32, (u64, u64)> = FxHashMap::default();
-        for &item in items {
-            let retained = self.retained[item as usize];
-            if retained == 0 {
+        for &item in &accumulation.items {
+            let bytes = bytes_of[item as usize];
+            if bytes == 0 {
                 continue;
             }
             let sum = kinds.entry(self.heap.kinds.of(item)).or_default();
             sum.0 += 1;
-            sum.1 = sum.1.saturating_add(retained);
+            sum.1 = sum.1.saturating_add(bytes);
         }
         let piles = kinds.into_iter().map(|(kind, (count, bytes))| Pile {
             kind: self.heap.kinds.label(kind).to_owned(),
@@ -317,7 +344,9 @@ impl<'a> Search<'a> {
         );
         while let Some(object) = open.pop() {
             sums.add(object, self.weights[object as usize]);
-            open.extend(self.children.of(object));
+            if !accumulation.is_chain {
+                open.extend(self.children.of(object));
+            }
         }
         sums.largest(N_SITES)
     }

@@ -21,6 +21,8 @@ pub enum Shape {
     Frame,
     /// Interned strings, which the interpreter keeps.
     Interned,
+    /// Objects of which each refers to the next one, such as a linked list.
+    Chain,
 }
 
 impl Shape {
@@ -34,6 +36,7 @@ impl Shape {
             Shape::Cycle => "cycle",
             Shape::Frame => "frame",
             Shape::Interned => "interned",
+            Shape::Chain => "chain",
         }
     }
 }
@@ -58,7 +61,7 @@ impl Search<'_> {
         if let Some(shape) = near {
             return shape;
         }
-        let mut below = self.piles(&accumulation.items).into_iter();
+        let mut below = self.piles(accumulation).into_iter();
         let held = below.next().and_then(|pile| {
             let kind = pile.kind.as_str();
             let example = accumulation.items.iter();
@@ -70,6 +73,8 @@ impl Search<'_> {
         let from_frame = root.is_some_and(|root| root.category == RootCategory::Frame);
         held.unwrap_or(if from_frame || path.iter().any(is_frame) {
             Shape::Frame
+        } else if accumulation.is_chain {
+            Shape::Chain
         } else {
             Shape::Container
         })

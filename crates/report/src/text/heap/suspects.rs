@@ -50,7 +50,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
                 Shape::Traceback => "kept by an exception and its traceback",
                 Shape::LruCache => "kept by a function's lru_cache",
                 Shape::Frame => "kept by a variable of a function that is still running",
-                Shape::Container | Shape::Cycle | Shape::Interned => "accumulate",
+                Shape::Container | Shape::Cycle | Shape::Interned | Shape::Chain => "accumulate",
             };
             // Whether the shape comes from the holder of the point, or from its many items.
             let is_below = |kind: &str| suspect.path.iter().any(|&step| heap.kind(step) == kind);
@@ -63,6 +63,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
                         "{many} in a {kind} keep their tracebacks and the variables of the frames"
                     )
                 }
+                (Shape::Chain, n_links) => format!("{n_links} × {kind} are linked in a chain"),
                 (Shape::Container | Shape::Interned, 0 | 1) => format!("One {kind} is large"),
                 (Shape::Interned, _) => {
                     format!("{many} accumulate in the table of interned strings")
@@ -110,6 +111,9 @@ pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
 pub fn advice(suspect: &Suspect) -> &'static str {
     match suspect.shape {
         Shape::Container => "limit its size, or remove items that are no longer needed",
+        Shape::Chain => {
+            "drop the reference to its first object, or cut the chain where it is no longer needed"
+        }
         Shape::Closure => {
             "do not keep the function, or pass the data as an argument instead of closing over it"
         }
