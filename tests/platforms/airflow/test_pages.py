@@ -27,13 +27,13 @@ def test_many_workers_of_a_component_take_one_row() -> None:
             "role": role,
             "host": "h",
             "pid": pid,
-            "capture": "" if pid == 9 else f"/home/scheduler_memory.bin.{pid}",
+            "capture": "" if pid == 9 else f"/srv/scheduler_memory.bin.{pid}",
         }
 
     processes = [process(1, "main"), *(process(pid, "LocalExecutor worker") for pid in range(2, 34))]
     names = ["scheduler_memory.bin", *(f"scheduler_memory.bin.{pid}" for pid in range(2, 34))]
     found = {
-        "home": "/home",
+        "home": "/srv",
         "components": [{"component": "scheduler", "is_controlled": True, "processes": processes}],
         "captures": [{"name": name, "bytes": 1000, "time": 1.0, "is_parse": False} for name in names],
         "parses": [],
