@@ -3,7 +3,7 @@
  * an environment that also has pandas. Run it after a change to a page, and check the pictures.
  */
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { folder, launch, open } from '../tests/pages/browser.mjs';
@@ -30,10 +30,14 @@ const PICTURES = [
   ['diff-light', ['diff', '--html'], ['before', 'after'], '', 'light', [0.3, 3]],
   ['timeline-light', ['timeline'], ['workers'], '', 'light', null],
   ['diff-dark', ['diff', '--html'], ['before', 'after'], '#view=table', 'dark', null],
-  ['heap-light', ['heap', 'explore'], ['objects'], '#type=job.Order', 'light', null],
+  ['heap-suspects', ['heap', 'explore'], ['objects'], '', 'light', null],
+  ['heap-light', ['heap', 'explore'], ['objects'], '#tab=types&type=job.Order', 'light', null],
   ['heap-dark', ['heap', 'explore'], ['objects'], '#tab=tree', 'dark', null],
   ['lines-light', ['lines', '--from'], ['frames'], '', 'light', null],
 ];
+
+/** Pages that need less room. */
+const HEIGHTS = { 'lines-light': 470, 'heap-suspects': 450 };
 
 const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
 const made = folder();
@@ -58,20 +62,26 @@ if (shown.some(([, , names]) => names.includes('objects'))) {
   const python = join(dirname(heaptide), 'python');
   copyFileSync(join(root, SNAPSHOT), join(scratch, 'job.py'));
   // Imported, so that its classes have the module's name.
-  execFileSync(python, ['-c', 'import job; job.main()', 'job.heap'], { cwd: scratch, stdio: ['ignore', 'ignore', 'inherit'] });
+  writeFileSync(join(scratch, 'orders.py'), 'import job\n\njob.main()\n');
+  execFileSync(python, ['orders.py', 'job.heap'], { cwd: scratch, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(scratch, `${name}.html`);
   // Lines of a capture are printed unless there is a page.
   const output = command[0] === 'lines' ? '--html' : '-o';
   run(...command, ...names.flatMap(captures), output, file);
-  const viewport = { width: 1280, height: 800 };
+  const viewport = { width: 1280, height: HEIGHTS[name] ?? 800 };
   const { page, close } = await open(browser, file, { hash, colorScheme, viewport, reducedMotion: 'reduce' });
   if (pointer) {
     const box = await page.locator('canvas[role=application]').boundingBox();
     await page.mouse.move(box.x + pointer[0] * box.width, box.y + pointer[1] * 22 + 11);
     await page.waitForSelector('.tooltip');
   }
+  // The temporary folder of this run says nothing to readers.
+  await page.evaluate((made) => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(made, '/srv');
+  }, made);
   await page.screenshot({ path: join(images, `${name}.png`) });
   console.log(`docs/images/${name}.png`);
   await close();

@@ -230,7 +230,8 @@ fn suspects_have_objects_holder_and_advice() {
 fn waste_reports_savings_and_missing_values() {
     let folder = with_shop();
     let text = printed(&folder.heaptide("heap waste job.heap"));
-    assert!(text.contains("are wasted"), "{text}");
+    assert!(text.contains("are wasted, 0%.\n"), "{text}");
+    assert!(!text.contains("(no owner)"), "{text}");
     assert!(text.ends_with("records them.\n"), "{text}");
     let json = printed(&folder.heaptide("heap waste job.heap --json"));
     assert!(json.contains("\"has_values\": false"), "{json}");

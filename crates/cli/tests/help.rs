@@ -22,6 +22,7 @@ fn help_groups_the_commands() {
         rest = &rest[at.unwrap_or(0)..];
     }
     assert_eq!(text.matches("\n  parse ").count(), 1);
+    assert!(!text.contains("\n\n\n"), "{text}");
 }
 
 #[test]

@@ -41,6 +41,12 @@ def test_waste_leaves_out_the_import_system_and_interned_strings(snapshot: Path)
     assert max(row["bytes"] for row in rows) < 8_000
 
 
+def test_small_share_of_waste_is_not_rounded_to_nothing(snapshot: Path) -> None:
+    first, *rows = heaptide("heap", "waste", snapshot).stdout.splitlines()
+    assert first.endswith("%.") and not first.endswith(" 0%."), first
+    assert not any("(no owner)" in row for row in rows)
+
+
 def test_class_of_the_script_is_found_by_its_bare_name_and_by_its_script(snapshot: Path) -> None:
     full = heaptide("heap", "paths", "--kind", "__main__.Order", snapshot).stdout
     assert full
