@@ -15,7 +15,7 @@ pub mod trend;
 
 pub use maybe::{HasUnknown, Maybe};
 pub use read::{RecordNotes, RecordReader};
-pub use run::{JobProcess, JobRun, JobRuns, Outcome, RunIndex, RunNumbers};
+pub use run::{JobProcess, JobRun, JobRuns, KeyRange, Outcome, RunIndex, RunNumbers, SiteRange};
 pub use table::{
     Basis, Distribution, Grouping, JobRow, JobTable, PeakKind, RetainedPerRun, job_table,
 };
