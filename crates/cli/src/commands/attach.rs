@@ -18,7 +18,7 @@ use super::{detach, record, run};
 use crate::arguments::{self, flag};
 use crate::command_line::{CommandLine, Target as CommandTarget};
 use crate::exit::Failure;
-use crate::live::{Feed, find};
+use crate::live::{Feed, JobOptions, find};
 use crate::memray_options;
 use crate::messages::message;
 use crate::run_summary::print_run_summary;
@@ -237,7 +237,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     start(matches, target, path)?;
     let left = find::capture_of(target.pid).and_then(|capture| {
         let feed = Feed::follow(&capture, None, |pid| !procfs::is_running(pid));
-        terminal::show_live(&feed, None, Paint::of_environment())
+        terminal::show_live(&feed, None, JobOptions::default(), Paint::of_environment())
     });
     if procfs::is_running(target.pid) {
         let path = detach::end(target)?;
