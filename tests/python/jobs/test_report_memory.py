@@ -55,7 +55,9 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "jobs.tide"
 
 
-@pytest.mark.parametrize("report", [("stats", "--by", "job"), ("jobs",), ("jobs", "--json"), ("summary", "--by", "job")])
+@pytest.mark.parametrize(
+    "report", [("stats", "--by", "job"), ("jobs",), ("jobs", "--json"), ("summary", "--by", "job")]
+)
 def test_report_on_a_capture_with_100_000_jobs_stays_within_its_budget(capture: Path, report: tuple[str, ...]) -> None:
     assert max_resident_bytes(*report, capture) <= BUDGET + BUDGET_PER_LIVE_BLOCK * N_JOBS
 
