@@ -60,6 +60,7 @@ __all__ = [
     "main",
     "name_thread",
     "note_searched_modules",
+    "note_unwanted_job_records",
     "on_line",
     "on_return",
     "on_start",
@@ -77,6 +78,7 @@ __all__ = [
     "resume_servers",
     "resume_watcher",
     "run_summary",
+    "running_job",
     "session_id",
     "set_aside",
     "set_labels",
@@ -155,13 +157,14 @@ def prepare_job_marks(
     variable: ContextVar[bytes],
     token: bytes,
     *,
-    running: dict[int, Any],
     modules: dict[str, Any],
     are_contexts_read: bool,
     redacted: Callable[[str | None, list[tuple[str, str]]], tuple[str | None, list[tuple[str, str]]]] | None,
     wants_records: Callable[[], bool],
 ) -> None: ...
 def note_searched_modules(n_modules: int) -> None: ...
+def note_unwanted_job_records(are_unwanted: bool) -> None: ...
+def running_job(number: int) -> Any: ...
 
 @disjoint_base
 class JobBase:
@@ -187,6 +190,9 @@ class JobBase:
         self, outcome: str | None = None, error: BaseException | type[BaseException] | str | None = None
     ) -> None: ...
     def run(self, function: Callable[..., _R], /, *args: Any, **kwargs: Any) -> _R: ...
+    def step(self, function: Callable[[Any], _R], argument: object) -> _R: ...
+    def another(self) -> Self: ...
+    def run_another(self, function: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R: ...
     def entered(self) -> EnteredJob: ...
     def __enter__(self) -> Self: ...
     def __exit__(

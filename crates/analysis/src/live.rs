@@ -1,23 +1,26 @@
 //! Follows the capture of a running program: each refresh returns the memory that the program holds at that moment.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use heaptide_capture::{Mode, OpenError, Registry};
-use heaptide_tally::Follower;
-use heaptide_tally::{HeapSeries, Snapshot};
+use heaptide_tally::{Follower, HeapSeries, JobKey, Snapshot};
 use rustc_hash::FxHashMap;
 
 use crate::aggregate::Line;
 use crate::files;
 use crate::filter::Filter;
-use crate::load::{VisibleFrame, frames, visible_frames};
-use crate::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+use crate::load::{VisibleFrame, frames, job_name, visible_frames};
+use crate::model::live::{Curve, Held, Live, LiveFunction, LiveJob, LiveThread};
 use crate::model::{Reading, Stopped};
 use crate::symbols::{LocationId, Names, NativeNames};
 
 /// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the
 /// three numbers are kept.
 const MAX_FUNCTIONS: usize = 1_000;
+/// The maximum number of job names; the smallest ones count as one.
+const MAX_JOBS: usize = 100;
+const OTHER_JOBS: &str = "<other jobs>";
 /// More than the columns of any terminal.
 const MAX_BINS: u64 = 400;
 const MIN_BIN_NS: u64 = 1_000_000;
@@ -59,7 +62,8 @@ impl LiveReader {
         let end_units = resident.map_or(0, |sample| sample.time).max(now.time);
         let end_ns = registry.elapsed_ns(registry.end.unwrap_or(0).max(end_units));
         let (threads, thread_of) = threads(registry, &now);
-        let (functions, n_more) = self.functions(&now, &thread_of);
+        let (jobs, job_of) = jobs(registry, &now, &thread_of);
+        let (functions, n_more) = self.functions(&now, &thread_of, &job_of);
         Live {
             pid: header.pid,
             command: header.command.clone(),
@@ -76,6 +80,7 @@ impl LiveReader {
             stopped: Stopped::of(registry),
             n_damaged: self.follower.damage().len() as u64,
             threads,
+            jobs,
             functions,
             n_more,
             curve: curve(registry, &now.heap, now.live.bytes, end_ns),
@@ -102,12 +107,14 @@ impl LiveReader {
         &self,
         now: &Snapshot,
         thread_of: &FxHashMap<u32, u32>,
+        job_of: &FxHashMap<JobKey, u32>,
     ) -> (Vec<LiveFunction>, u64) {
         let mut numbers: FxHashMap<(&str, &str), usize> = FxHashMap::default();
         let mut sums: Vec<Sum> = Vec::new();
         let mut of_location: FxHashMap<LocationId, usize> = FxHashMap::default();
         for (site_number, site) in now.sites.iter().enumerate() {
             let thread = thread_of.get(&site.stream).copied().unwrap_or(0);
+            let job = job_of.get(&site.job).copied().unwrap_or(0);
             for (depth, id) in frames(&self.visible, site.stack).enumerate() {
                 let number = *of_location.entry(id).or_insert_with(|| {
                     let at = self.names.get(id);
@@ -117,13 +124,13 @@ impl LiveReader {
                     })
                 });
                 let sum = &mut sums[number];
-                let held = sum.held_in(thread);
+                let held = held_in(&mut sum.held, thread, job);
                 if depth == 0 {
                     held.own_bytes = held.own_bytes.saturating_add(site.live.bytes);
                 }
                 // A block counts once for a recursive function.
                 if sum.last_site.replace(site_number) != Some(site_number) {
-                    let held = sum.held_in(thread);
+                    let held = held_in(&mut sum.held, thread, job);
                     held.total_bytes = held.total_bytes.saturating_add(site.live.bytes);
                     held.count = held.count.saturating_add(site.live.count);
                 }
@@ -137,7 +144,7 @@ impl LiveReader {
             LiveFunction {
                 function: at.function.to_string(),
                 file: at.file.to_string(),
-                held: sum.held,
+                held: sorted(sum.held),
             }
         });
         (functions.collect(), n_more)
@@ -147,7 +154,7 @@ impl LiveReader {
 struct Sum {
     /// One line of the function.
     location: LocationId,
-    held: Vec<Held>,
+    held: HeldBy,
     /// The last site that was counted for it.
     last_site: Option<usize>,
 }
@@ -156,28 +163,31 @@ impl Sum {
     fn new(location: LocationId) -> Sum {
         Sum {
             location,
-            held: Vec::new(),
+            held: HeldBy::default(),
             last_site: None,
         }
     }
 
-    fn held_in(&mut self, thread: u32) -> &mut Held {
-        let at = match self.held.iter().position(|held| held.thread == thread) {
-            Some(at) => at,
-            None => {
-                self.held.push(Held {
-                    thread,
-                    ..Held::default()
-                });
-                self.held.len() - 1
-            }
-        };
-        &mut self.held[at]
-    }
-
     fn sum(&self, number: fn(&Held) -> u64) -> u64 {
-        self.held.iter().map(number).fold(0, u64::saturating_add)
+        self.held.values().map(number).fold(0, u64::saturating_add)
     }
+}
+
+/// Memory by thread and job.
+type HeldBy = FxHashMap<(u32, u32), Held>;
+
+fn held_in(all: &mut HeldBy, thread: u32, job: u32) -> &mut Held {
+    all.entry((thread, job)).or_insert(Held {
+        thread,
+        job,
+        ..Held::default()
+    })
+}
+
+fn sorted(held: HeldBy) -> Vec<Held> {
+    let mut held: Vec<Held> = held.into_values().collect();
+    held.sort_unstable_by_key(|held| (held.thread, held.job));
+    held
 }
 
 /// The functions that are largest by any number, largest first.
@@ -217,6 +227,65 @@ fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u
         });
     }
     (threads, positions)
+}
+
+/// The names of jobs that run or hold memory, and the position of each site's job. The first one is no job.
+fn jobs(
+    registry: &Registry,
+    now: &Snapshot,
+    thread_of: &FxHashMap<u32, u32>,
+) -> (Vec<LiveJob>, FxHashMap<JobKey, u32>) {
+    let known = &registry.jobs;
+    let mut names: FxHashMap<JobKey, Cow<'_, str>> = FxHashMap::default();
+    let mut sizes: FxHashMap<Cow<'_, str>, (u64, u64)> = FxHashMap::default();
+    for site in now.sites.iter().filter(|site| site.job != JobKey::NONE) {
+        let name = names
+            .entry(site.job)
+            .or_insert_with(|| job_name(known, site.job));
+        let (bytes, _) = sizes.entry(name.clone()).or_default();
+        *bytes = bytes.saturating_add(site.live.bytes);
+    }
+    for job in known.iter().filter(|job| job.ended.is_none()) {
+        sizes.entry(known.name(job)).or_default().1 += 1;
+    }
+    let mut sizes: Vec<(Cow<'_, str>, (u64, u64))> = sizes.into_iter().collect();
+    sizes.sort_unstable_by(|(one, (bytes, _)), (other, (other_bytes, _))| {
+        other_bytes.cmp(bytes).then_with(|| one.cmp(other))
+    });
+    let mut jobs = vec![LiveJob::default()];
+    let mut at_name: FxHashMap<&str, u32> = FxHashMap::default();
+    for (name, (_, n_running)) in &sizes {
+        if jobs.len() <= MAX_JOBS {
+            jobs.push(LiveJob {
+                name: match jobs.len() < MAX_JOBS || sizes.len() == MAX_JOBS {
+                    true => name.to_string(),
+                    false => OTHER_JOBS.to_owned(),
+                },
+                ..LiveJob::default()
+            });
+        }
+        let at = jobs.len() - 1;
+        jobs[at].n_running += n_running;
+        at_name.insert(name, at as u32);
+    }
+    let mut held = vec![HeldBy::default(); jobs.len()];
+    let mut positions: FxHashMap<JobKey, u32> = FxHashMap::default();
+    for site in &now.sites {
+        let name = names.get(&site.job);
+        let job = name
+            .and_then(|name| at_name.get(&**name).copied())
+            .unwrap_or(0);
+        positions.insert(site.job, job);
+        let thread = thread_of.get(&site.stream).copied().unwrap_or(0);
+        let held = held_in(&mut held[job as usize], thread, job);
+        held.own_bytes += site.live.bytes;
+        held.total_bytes += site.live.bytes;
+        held.count += site.live.count;
+    }
+    for (job, held) in jobs.iter_mut().zip(held) {
+        job.held = sorted(held);
+    }
+    (jobs, positions)
 }
 
 fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -> Curve {

@@ -214,7 +214,7 @@ fn job_roots(sums: &Sums, jobs: &Jobs, names: &mut Names) -> FxHashMap<JobKey, L
 }
 
 /// The name of a site's job; in angle brackets if it belongs to none.
-fn job_name(jobs: &Jobs, job: JobKey) -> Cow<'_, str> {
+pub(crate) fn job_name(jobs: &Jobs, job: JobKey) -> Cow<'_, str> {
     let (found, otherwise) = match (job.job(), job.name()) {
         (Some(number), _) => (jobs.get(number), "<unknown job>"),
         (_, Some(name)) => (jobs.of_name_number(name), "<other jobs>"),

@@ -254,7 +254,7 @@ fn run_of_a_capture_completes_the_run_of_a_record() {
     let (mut runs, _) = read(&ended(7, 1, "mail", 100.0, ""), false);
     let of_capture = JobRun {
         outcome: Outcome::Ok,
-        key: None,
+        key: Default::default(),
         numbers: RunNumbers {
             peak_bytes: 5_300_000.into(),
             retained_bytes: 300_000.into(),

@@ -10,10 +10,14 @@ use heaptide_agent::record::threads::Unrecorded;
 use heaptide_capture::Outcome;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
 
-use crate::job_marks::{Marks, bytes_of, capture_path};
+use crate::job_marks::{Marks, bytes_of, call_with, capture_path};
 use crate::text::Text;
+
+/// `heaptide.jobs.Job`, the class of new jobs.
+static JOB_CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The attributes of a job. `heaptide.jobs.Job` documents them.
 #[pyclass(subclass)]
@@ -65,6 +69,15 @@ fn as_text(value: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
     Ok(value.str()?.into_any().unbind())
 }
 
+fn as_labels(labels: Bound<'_, PyDict>) -> PyResult<Py<PyDict>> {
+    for (label, value) in labels.iter() {
+        if !value.is_exact_instance_of::<PyString>() {
+            labels.set_item(label, value.str()?)?;
+        }
+    }
+    Ok(labels.unbind())
+}
+
 /// The name of an exception's type; a string is a name already.
 fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     if error.is_instance_of::<PyString>() {
@@ -111,7 +124,7 @@ impl JobBase {
         let begun = marks::begin();
         // Eight bytes: the interpreter shares only objects of up to one byte.
         let token = PyBytes::new(py, &u64::from(begun.number).to_le_bytes()).unbind();
-        marks.add_running(begun.number, slf)?;
+        marks.add_running(begun.number, slf);
         let mut job = slf.borrow_mut();
         if job.number != 0 {
             job.forget_last_run();
@@ -133,6 +146,21 @@ impl JobBase {
             slf.borrow_mut().reset = Some(reset);
         }
         Ok(())
+    }
+
+    /// Begins the job, calls a function, and ends the job.
+    fn run_whole<'py>(
+        slf: &Bound<'py, JobBase>,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        contained(slf, JobBase::begin_in(slf, None, true))?;
+        let result = function.call(args, kwargs);
+        let error = result.as_ref().err();
+        let error = error.map(|error| error.get_type(slf.py()).into_any());
+        contained(slf, JobBase::end_with(slf, None, error))?;
+        result
     }
 
     fn forget_last_run(&mut self) {
@@ -239,7 +267,7 @@ impl JobBase {
         if let Some(reset) = reset {
             marks.leave(py, reset)?;
         }
-        marks.remove_running(py, number);
+        marks.remove_running(number);
         let mut job = slf.borrow_mut();
         job.seconds = Some((seconds_now() - started).max(0.0));
         job.outcome = outcome;
@@ -267,16 +295,10 @@ impl JobBase {
         key: Option<Bound<'_, PyAny>>,
         labels: Option<Bound<'_, PyDict>>,
     ) -> PyResult<JobBase> {
-        let labels = labels.unwrap_or_else(|| PyDict::new(py));
-        for (label, value) in labels.iter() {
-            if !value.is_exact_instance_of::<PyString>() {
-                labels.set_item(label, value.str()?)?;
-            }
-        }
         Ok(JobBase {
             name: as_text(name)?,
             key: key.map(as_text).transpose()?,
-            labels: labels.unbind(),
+            labels: as_labels(labels.unwrap_or_else(|| PyDict::new(py)))?,
             number: 0,
             started: None,
             seconds: None,
@@ -363,18 +385,55 @@ impl JobBase {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         if slf.borrow().token.is_none() {
-            contained(slf, JobBase::begin_in(slf, None, true))?;
-            let result = function.call(args, kwargs);
-            let error = result.as_ref().err();
-            let error = error.map(|error| error.get_type(py).into_any());
-            contained(slf, JobBase::end_with(slf, None, error))?;
-            return result;
+            return JobBase::run_whole(slf, function, args, kwargs);
         }
         let mut entered = JobBase::entered(slf);
         entered.__enter__(py)?;
         let result = function.call(args, kwargs);
         entered.leave(py)?;
         result
+    }
+
+    /// Call a function with one argument as part of the running job. A step of a generator, which costs less this way.
+    fn step<'py>(
+        slf: &Bound<'py, JobBase>,
+        function: &Bound<'py, PyAny>,
+        argument: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut entered = JobBase::entered(slf);
+        entered.__enter__(slf.py())?;
+        let result = call_with(function, argument);
+        entered.leave(slf.py())?;
+        result
+    }
+
+    /// Return a new job with the same name, key and labels.
+    fn another<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
+        let py = slf.py();
+        let job = slf.borrow();
+        let (name, key) = (
+            job.name.clone_ref(py),
+            job.key.as_ref().map(|key| key.clone_ref(py)),
+        );
+        let labels = job.labels.clone_ref(py);
+        drop(job);
+        let class = JOB_CLASS.import(py, "heaptide.jobs.job", "Job")?;
+        let other = class.call1((name, key))?.cast_into::<JobBase>()?;
+        // Faster than keyword arguments.
+        other.borrow_mut().labels = as_labels(labels.bind(py).copy()?)?;
+        Ok(other)
+    }
+
+    /// Call a function as a new job like this one. Decorated functions do this.
+    fn run_another<'py>(
+        slf: &Bound<'py, JobBase>,
+        function: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let other = JobBase::another(slf)?;
+        let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
+        JobBase::run_whole(&other, function, args, kwargs)
     }
 
     /// Return a context manager inside which the calling thread or task works for the running job.

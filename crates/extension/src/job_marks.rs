@@ -1,7 +1,8 @@
 //! What all job marks share: the context variable of the current job, the running jobs, and functions of `heaptide.jobs`.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heaptide_agent::jobs::marks;
 use heaptide_agent::session;
@@ -10,6 +11,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict};
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::job_base::JobBase;
 use crate::text::{FsText, Text, pairs};
@@ -22,8 +24,6 @@ pub struct Marks {
     /// `set` and `reset` of the context variable whose values are the tokens of jobs.
     set: Py<PyAny>,
     reset: Py<PyAny>,
-    /// The running jobs by number.
-    running: Py<PyDict>,
     /// `sys.modules`.
     modules: Py<PyDict>,
     /// Whether contexts name jobs to the hooks; if not, threads do.
@@ -35,6 +35,12 @@ pub struct Marks {
 }
 
 static MARKS: PyOnceLock<Marks> = PyOnceLock::new();
+/// The running jobs by number. A dictionary of Python would cost a tenth of a mark. The lock is held only with the
+/// GIL and while no code of Python runs, so nobody waits for it.
+static RUNNING: Mutex<FxHashMap<u32, Py<JobBase>>> =
+    Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
+/// The settings name no folder for job records, so [`Marks::wants_records`] need not ask Python.
+static ARE_RECORDS_UNWANTED: AtomicBool = AtomicBool::new(false);
 /// The length of `sys.modules` when Python last searched it; another one means that it must search again.
 static N_MODULES: AtomicUsize = AtomicUsize::new(0);
 /// The number of a session and the path of its capture.
@@ -42,7 +48,7 @@ static CAPTURE: Mutex<Option<(u32, Py<PyAny>)>> = Mutex::new(None);
 
 /// Prepares the process for job marks. Only the first call counts.
 #[pyfunction]
-#[pyo3(signature = (variable, token, *, running, modules, are_contexts_read, redacted, wants_records))]
+#[pyo3(signature = (variable, token, *, modules, are_contexts_read, redacted, wants_records))]
 #[allow(
     clippy::too_many_arguments,
     reason = "each with its name at the only caller"
@@ -51,7 +57,6 @@ pub fn prepare_job_marks(
     py: Python<'_>,
     variable: &Bound<'_, PyAny>,
     token: &Bound<'_, PyBytes>,
-    running: Py<PyDict>,
     modules: Py<PyDict>,
     are_contexts_read: bool,
     redacted: Option<Py<PyAny>>,
@@ -68,7 +73,6 @@ pub fn prepare_job_marks(
     MARKS.get_or_init(py, || Marks {
         set: set.unbind(),
         reset: reset.unbind(),
-        running,
         modules,
         are_contexts_read,
         redacted,
@@ -83,14 +87,52 @@ pub fn note_searched_modules(n_modules: usize) {
     N_MODULES.store(n_modules, Ordering::Relaxed);
 }
 
-/// Announces the running jobs in a recording that has just started.
+/// Notes whether the settings of this process name no folder for job records. A forked child reads them again.
+#[pyfunction]
+pub fn note_unwanted_job_records(are_unwanted: bool) {
+    ARE_RECORDS_UNWANTED.store(are_unwanted, Ordering::Relaxed);
+}
+
+/// Returns the running job with this number.
+#[pyfunction]
+pub fn running_job(py: Python<'_>, number: u32) -> Option<Py<JobBase>> {
+    running().get(&number).map(|job| job.clone_ref(py))
+}
+
+fn running() -> MutexGuard<'static, FxHashMap<u32, Py<JobBase>>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Announces the running jobs in a recording that has just started, in the order in which they began.
 pub fn announce_all(py: Python<'_>) {
     let Some(marks) = Marks::get(py) else { return };
-    for job in marks.running.bind(py).values() {
-        if let Ok(job) = job.cast::<JobBase>() {
-            // A job that cannot be announced is recorded without its description.
-            drop(JobBase::announce(job, marks));
-        }
+    let all = running();
+    let mut jobs: Vec<(u32, Py<JobBase>)> = all
+        .iter()
+        .map(|(&number, job)| (number, job.clone_ref(py)))
+        .collect();
+    drop(all);
+    jobs.sort_unstable_by_key(|&(number, _)| number);
+    for (_, job) in jobs {
+        // A job that cannot be announced is recorded without its description.
+        drop(JobBase::announce(job.bind(py), marks));
+    }
+}
+
+/// Calls a function with one argument. Unlike `call1`, it makes no tuple.
+pub fn call_with<'py>(
+    function: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the GIL is held, both objects are alive during the call, and NULL ends the arguments. The result is a new
+    // reference, or NULL with an exception.
+    unsafe {
+        let result = ffi::PyObject_CallFunctionObjArgs(
+            function.as_ptr(),
+            argument.as_ptr(),
+            null_mut::<ffi::PyObject>(),
+        );
+        Bound::from_owned_ptr_or_err(function.py(), result)
     }
 }
 
@@ -112,23 +154,25 @@ impl Marks {
         Marks::get(py).filter(|marks| marks.modules.bind(py).len() == n_modules)
     }
 
-    pub fn add_running(&self, number: u32, job: &Bound<'_, JobBase>) -> PyResult<()> {
-        self.running.bind(job.py()).set_item(number, job)
+    pub fn add_running(&self, number: u32, job: &Bound<'_, JobBase>) {
+        let before = running().insert(number, job.clone().unbind());
+        // After the lock: dropping a job may run code of Python.
+        drop(before);
     }
 
-    pub fn remove_running(&self, py: Python<'_>, number: u32) {
-        // It is missing only if the program has emptied the dictionary.
-        drop(self.running.bind(py).del_item(number));
+    pub fn remove_running(&self, number: u32) {
+        let job = running().remove(&number);
+        drop(job);
     }
 
     /// Makes the job of a token current in the context of the caller. Returns what [`Marks::leave`] needs.
     pub fn enter(&self, py: Python<'_>, token: &Py<PyBytes>) -> PyResult<Py<PyAny>> {
-        self.set.call1(py, (token,))
+        call_with(self.set.bind(py), token.bind(py)).map(Bound::unbind)
     }
 
     /// Undoes [`Marks::enter`].
     pub fn leave(&self, py: Python<'_>, reset: Py<PyAny>) -> PyResult<()> {
-        match self.reset.call1(py, (reset,)) {
+        match call_with(self.reset.bind(py), reset.bind(py)) {
             // The job began in another context, as signal handlers of a framework may do.
             Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(()),
             result => result.map(drop),
@@ -136,6 +180,9 @@ impl Marks {
     }
 
     pub fn wants_records(&self, py: Python<'_>) -> PyResult<bool> {
+        if ARE_RECORDS_UNWANTED.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
         self.wants_records.call0(py)?.is_truthy(py)
     }
 

@@ -63,6 +63,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<jobs::JobRest>()?;
     module.add_function(wrap_pyfunction!(job_marks::prepare_job_marks, module)?)?;
     module.add_function(wrap_pyfunction!(job_marks::note_searched_modules, module)?)?;
+    module.add_function(wrap_pyfunction!(
+        job_marks::note_unwanted_job_records,
+        module
+    )?)?;
+    module.add_function(wrap_pyfunction!(job_marks::running_job, module)?)?;
     module.add_class::<job_base::JobBase>()?;
     module.add_class::<job_base::EnteredJob>()?;
     module.add_class::<command::Watched>()?;

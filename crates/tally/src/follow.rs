@@ -31,7 +31,7 @@ impl Follower {
     /// Follows a capture that was just opened, from its beginning.
     pub fn new(capture: Capture) -> Follower {
         let mut follower = Follower {
-            tally: Tally::empty_for(&capture),
+            tally: empty_for(&capture),
             growing: GrowingCapture::new(capture),
             n_failed: 0,
             damage: Vec::new(),
@@ -74,6 +74,7 @@ impl Follower {
         let wanted = self.growing.refresh(is_over, |capture| {
             Tally::for_capture(capture).is_ok_and(|first| {
                 *tally = first;
+                tally.distinguish_job_names();
                 true
             })
         });
@@ -95,9 +96,16 @@ impl Follower {
             self.n_failed += 1;
             is_read = false;
             self.growing.restart();
-            self.tally = Tally::empty_for(self.capture());
+            self.tally = empty_for(self.capture());
         }
         self.is_complete = is_read && self.growing.is_whole();
         self.growing.forget_taken();
     }
+}
+
+/// Live views show memory by job name.
+fn empty_for(capture: &Capture) -> Tally {
+    let mut tally = Tally::empty_for(capture);
+    tally.distinguish_job_names();
+    tally
 }

@@ -37,9 +37,23 @@ impl Index {
         }
     }
 
+    /// Returns a table in which this many positions have room.
+    pub fn with_room(n_positions: usize) -> Index {
+        let n_slots = (n_positions + n_positions / 3 + 16).next_power_of_two();
+        Index {
+            slots: vec![EMPTY; n_slots],
+            len: 0,
+        }
+    }
+
+    /// Whether the next position makes the table grow.
+    pub fn is_full(&self) -> bool {
+        (self.len + 1) * 4 > self.slots.len() * 3
+    }
+
     /// Stores a new position. `hash_of` returns the hash of any stored position.
     pub fn insert(&mut self, hash: u64, position: u32, hash_of: impl Fn(u32) -> u64) {
-        if (self.len + 1) * 4 > self.slots.len() * 3 {
+        if self.is_full() {
             let n_slots = (self.slots.len() * 2).max(16);
             let old = std::mem::replace(&mut self.slots, vec![EMPTY; n_slots]);
             for position in old.into_iter().filter(|&position| position != EMPTY) {

@@ -107,19 +107,20 @@ impl Sites {
 
     fn add_to_index(&mut self, hash: u64, at: u32) {
         let keys = &self.keys;
-        // Entries of folded sites stay behind; they are harmless, and removed when they are the majority.
-        if self.index.len() > 2 * keys.len() + 64 {
-            self.index = Index::default();
-            for (at, key) in keys.iter().enumerate() {
+        let hash_at = |at: u32| hash_of(&keys[at as usize]);
+        // Entries of folded sites stay behind. They are removed before the table grows: it would move all entries of a number
+        // that was used again to the same slot, and passing them would make every search slow.
+        let n_used = keys.len() - self.unused.len();
+        if self.index.is_full() && self.index.len() >= n_used {
+            self.index = Index::with_room(2 * n_used);
+            for (at, key) in (0..).zip(keys) {
                 if *key != SiteKey::UNUSED {
-                    let hash_at = |at: u32| hash_of(&keys[at as usize]);
-                    self.index.insert(hash_of(key), at as u32, hash_at);
+                    self.index.insert(hash_of(key), at, hash_at);
                 }
             }
             return;
         }
-        self.index
-            .insert(hash, at, |at| hash_of(&keys[at as usize]));
+        self.index.insert(hash, at, hash_at);
     }
 
     pub fn key_and_sums(&self, site: u32) -> (SiteKey, Site) {
@@ -377,4 +378,44 @@ fn hash_of(key: &SiteKey) -> u64 {
     hash(u64::from(key.stack.0) << 32 | u64::from(key.stream))
         ^ hash(u64::from(key.job.0) << 8 | u64::from(key.allocator))
         ^ u64::from(key.mean) << 48
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn key(stack: u32, job: JobKey) -> SiteKey {
+        SiteKey {
+            stack: StackId(stack),
+            stream: 1,
+            allocator: 1,
+            job,
+            mean: 0,
+        }
+    }
+
+    #[test]
+    fn searches_stay_short_although_numbers_of_folded_sites_are_used_again() {
+        let mut sites = Sites::default();
+        const N_JOBS: u32 = 20_000;
+        for number in 1..=N_JOBS {
+            let job = JobKey::of_job(number);
+            let freed = sites.intern(key(1, job));
+            sites.intern(key(2, job));
+            sites.fold(freed, key(1, JobKey::of_name(1)));
+        }
+        let n_probes = Cell::new(0u64);
+        for number in 1..=N_JOBS {
+            let wanted = key(2, JobKey::of_job(number));
+            let found = sites.index.find(hash_of(&wanted), |at| {
+                n_probes.set(n_probes.get() + 1);
+                sites.keys[at as usize] == wanted
+            });
+            assert!(found.is_some());
+        }
+        let mean = n_probes.get() / u64::from(N_JOBS);
+        assert!(mean < 8, "{mean} probes per search");
+    }
 }

@@ -199,7 +199,7 @@ impl Tally {
         self.steps = HeapSteps::new(options.exact_spans);
         self.first_time = self.time;
         self.job_detail = options.jobs;
-        if matches!(self.job_detail, JobDetail::Each) {
+        if self.job_detail.has_sums() {
             self.jobs.get_or_insert_default().reserve(options.n_jobs);
             return;
         }

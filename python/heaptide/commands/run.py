@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 
 # The exit code if the recording cannot be written, so that the program is not started. As in crates/cli/src/exit.rs.
 CANNOT_RECORD = 125
+# The variables of the setting `act_at`.
+_ACT_AT = ("HEAPTIDE_ACT_AT", "HEAPTIDE__PROFILING__ACT_AT")
 
 
 def run(plan: Plan) -> int:
@@ -117,6 +119,8 @@ def _start_recording(plan: Plan) -> int:
         )
         if warning is not None:
             say(f"{warning}; Python stacks are left out of the capture")
+        if any(name in os.environ for name in _ACT_AT):
+            _native.unrecorded(contained(_watch_pressure))
         if plan["options"]["follow_fork"]:
             from heaptide.recording import session
 
@@ -135,6 +139,15 @@ def _start_recording(plan: Plan) -> int:
     except Exception as error:
         say(f"{error}; the program runs without being recorded")
     return 0
+
+
+def _watch_pressure() -> None:
+    """Report memory pressure as set. Settings apply to programs at their start, but not to Heaptide's own commands."""
+    from heaptide import pressure, settings
+
+    chosen = settings.load()
+    if chosen.act_at:
+        pressure.watch(chosen.act_at, command=chosen.act_command)
 
 
 class _Ending:

@@ -37,8 +37,7 @@ def decorate(job: Job, function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with job.another():
-            return function(*args, **kwargs)
+        return job.run_another(function, args, kwargs)
 
     return cast("F", call)
 
@@ -53,7 +52,7 @@ def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> C
             step, value = steps.send, None
             while True:
                 try:
-                    produced = this.run(step, value)
+                    produced = this.step(step, value)
                 except StopIteration as stop:
                     return stop.value
                 try:

@@ -71,10 +71,6 @@ class Job(_native.JobBase):
 
         return decorate(self, function)
 
-    def another(self) -> Job:
-        """Return a new job with the same name, key and labels."""
-        return Job(self.name, self.key, **self.labels)
-
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy in another process describes the job, but cannot end it."""
         shown = {name: getattr(self, name) for name in _COPIED}
@@ -105,4 +101,5 @@ job = Job
 def current() -> Job | None:
     """Return the job that runs in this thread, greenlet or task."""
     number = marks.number_here()
-    return marks.running.get(number) if number else None
+    running: Job | None = _native.running_job(number) if number else None
+    return running

@@ -20,16 +20,12 @@ from heaptide.leaks import accounts, inheritance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from heaptide.jobs.job import Job
-
 # The token of the job that runs in this context.
 token_here: contextvars.ContextVar[bytes] = contextvars.ContextVar("heaptide_job_token")
 
 _lock = threading.Lock()
 # Patterns and secrets that must not be stored.
 _hidden: tuple[list[str], list[str]] = ([], [])
-# Running jobs by number.
-running: dict[int, Job] = {}
 _is_prepared = False
 
 
@@ -54,7 +50,6 @@ def _prepare(wants_records: Callable[[], bool]) -> None:
     _native.prepare_job_marks(
         token_here,
         bytes(8),
-        running=running,
         modules=sys.modules,
         are_contexts_read=accounts.are_contexts_read(),
         redacted=redacted if any(_hidden) else None,

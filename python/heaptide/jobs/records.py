@@ -13,7 +13,7 @@ import os
 import threading
 import time
 
-from heaptide import labels, redaction
+from heaptide import _native, labels, redaction
 from heaptide.containment import report_failure
 from heaptide.jobs.record_files import RecordFile, Retention
 from heaptide.messages import say_once
@@ -229,6 +229,7 @@ def _resolve() -> Book | None:
         report_failure(error)
     _parent = None
     _is_resolved = True
+    _native.note_unwanted_job_records(_book is None)
     return _book
 
 
@@ -236,6 +237,7 @@ def _after_fork() -> None:
     """Give the child, at its first job, a file of its own with its own identity."""
     global _book, _is_resolved, _parent
     _parent, _book, _is_resolved = _book or _parent, None, False
+    _native.note_unwanted_job_records(False)
 
 
 os.register_at_fork(after_in_child=_after_fork)

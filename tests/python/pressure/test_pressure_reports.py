@@ -69,6 +69,15 @@ def test_report_at_a_size_names_sites_and_types_and_runs_the_command(tmp_path: P
     assert ran.read_text().split()[1] == "50000000"
 
 
+def test_program_under_heaptide_run_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "grow.py").write_text(GROW + "load(60_000_000); wait_for_report()")
+    command = ("-m", "heaptide", "run", "-q", "--sample", "-o", "grow.tide", "grow.py")
+    done = python(*command, cwd=tmp_path, HEAPTIDE_ACT_AT="50MB")
+    assert "memory use is 5" in done.stderr
+    [report] = reports(tmp_path)
+    assert "__init__ at" in report.read_text() and "grow.py:6" in report.read_text()
+
+
 def test_crossing_is_reported_once_although_memory_stays_high(tmp_path: Path) -> None:
     grow(
         tmp_path,

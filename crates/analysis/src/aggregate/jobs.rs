@@ -1,17 +1,22 @@
 //! The sums of each job, and of all jobs of a name.
 //!
-//! The captures are replayed once more for them, because a job's own peak is at another time than that of the heap.
+//! The captures are replayed once more for them, because a job's own peak is at another time than that of the heap. A
+//! capture with very many jobs is replayed several times, for some of them each, so that memory stays bounded.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 use heaptide_capture::{Capture, Identity, JobInfo, Outcome};
-use heaptide_tally::{JobDetail, JobSite, StackId, Stacks, TallyOptions};
+use heaptide_tally::{JobDetail, JobSite, JobTable, StackId, Stacks, TallyOptions};
 use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, NoMatch};
 use crate::load::{VisibleFrame, frames, replay_capture, visible_frames};
 use crate::model::jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};
 use crate::symbols::{Names, NativeNames};
+
+/// The most jobs whose sums are kept at once. With their sites, each takes about 350 bytes.
+const MAX_JOBS_AT_ONCE: usize = 25_000;
 
 /// Calls `sink` with each job that passes the filter, capture by capture, by number. They are not collected, because there
 /// may be very many. `on_progress` receives the number of events replayed so far.
@@ -51,31 +56,70 @@ fn process_of(capture: &Capture, all: &[Identity]) -> Rc<JobProcess> {
     })
 }
 
+/// Returns the numbers of the jobs of each pass.
+fn passes(capture: &Capture) -> Vec<RangeInclusive<u32>> {
+    let numbers: Vec<u32> = capture.registry.jobs.iter().map(|job| job.number).collect();
+    // The sums of a bounded capture are in the file, all at once.
+    if numbers.len() <= MAX_JOBS_AT_ONCE || capture.checkpoint.is_some() {
+        return vec![0..=u32::MAX];
+    }
+    let n_passes = numbers.len().div_ceil(MAX_JOBS_AT_ONCE);
+    let parts = numbers.chunks(numbers.len().div_ceil(n_passes));
+    parts
+        .filter_map(|part| Some(*part.first()?..=*part.last()?))
+        .collect()
+}
+
 fn each_job(
-    capture: Capture,
+    mut capture: Capture,
     process: Rc<JobProcess>,
     filter: &Filter,
     on_progress: &mut dyn FnMut(u64),
     sink: &mut dyn FnMut(JobSums),
 ) {
-    let options = TallyOptions {
-        jobs: JobDetail::Each,
-        n_jobs: capture.registry.jobs.len(),
-        ..TallyOptions::default()
-    };
-    let everything = Filter::default();
-    let (capture, (stacks, sums), _) =
-        replay_capture(capture, &everything, options, on_progress, |tally, _| {
-            tally.finish_jobs()
-        });
-    let names = SiteNames::new(&stacks, &capture, filter);
+    let passes = passes(&capture);
+    let n_passes = passes.len() as u64;
+    let mut natives = NativeNames::default();
+    for (pass, numbers) in (0..).zip(passes) {
+        let options = TallyOptions {
+            n_jobs: capture.registry.jobs.len().div_ceil(n_passes as usize),
+            jobs: match n_passes {
+                1 => JobDetail::Each,
+                _ => JobDetail::Between(numbers.clone()),
+            },
+            ..TallyOptions::default()
+        };
+        let n_before = capture.n_events() * pass;
+        let progress = &mut |n_done| on_progress((n_before + n_done) / n_passes);
+        let everything = Filter::default();
+        let (read, (stacks, sums), _) =
+            replay_capture(capture, &everything, options, progress, |tally, _| {
+                tally.finish_jobs()
+            });
+        capture = read;
+        let names = SiteNames::new(&stacks, &capture, filter, &mut natives);
+        emit(&capture, numbers, &sums, &names, &process, filter, sink);
+    }
+}
+
+/// Calls `sink` with the jobs of one pass.
+fn emit(
+    capture: &Capture,
+    numbers: RangeInclusive<u32>,
+    sums: &JobTable,
+    names: &SiteNames,
+    process: &Rc<JobProcess>,
+    filter: &Filter,
+    sink: &mut dyn FnMut(JobSums),
+) {
     let registry = &capture.registry;
     let unix_ns = |units| {
         let elapsed = registry.elapsed_ns(units);
         capture.header.started_unix_ns.saturating_add(elapsed)
     };
     let mut totals = sums.iter().peekable();
-    for job in registry.jobs.iter() {
+    let jobs = registry.jobs.iter();
+    for job in jobs.filter(|job| numbers.contains(&job.number)) {
         while totals.next_if(|it| it.number < job.number).is_some() {}
         let found = totals.next_if(|it| it.number == job.number);
         if !filter.wants_job(&registry.jobs, job) {
@@ -83,7 +127,7 @@ fn each_job(
         }
         let mut row = JobSums {
             peak_unix_ns: found.as_ref().map_or(0, |it| unix_ns(it.peak_time)),
-            ..described(&capture, job, &process)
+            ..described(capture, job, process)
         };
         match found {
             Some(found) => {
@@ -139,16 +183,19 @@ struct SiteNames {
 }
 
 impl SiteNames {
-    fn new(stacks: &Stacks, capture: &Capture, filter: &Filter) -> SiteNames {
-        let natives = match filter.hide_native {
-            true => NativeNames::default(),
-            false => {
-                let frames = stacks.iter().map(|(_, stack)| stack.frame);
-                NativeNames::find(frames, &capture.registry)
-            }
-        };
+    /// `natives` are the native functions of earlier passes. Resolving them is slow, so each is resolved once.
+    fn new(
+        stacks: &Stacks,
+        capture: &Capture,
+        filter: &Filter,
+        natives: &mut NativeNames,
+    ) -> SiteNames {
+        if !filter.hide_native {
+            let frames = stacks.iter().map(|(_, stack)| stack.frame);
+            natives.find_more(frames, &capture.registry);
+        }
         let mut names = Names::default();
-        let (visible, _) = visible_frames(stacks, capture, filter, &natives, &mut names);
+        let (visible, _) = visible_frames(stacks, capture, filter, natives, &mut names);
         SiteNames { visible, names }
     }
 

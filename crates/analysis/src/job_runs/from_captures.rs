@@ -21,10 +21,7 @@ impl JobRuns {
             true => &job.peak_sites,
             false => &job.live_sites,
         };
-        let sites = sites
-            .iter()
-            .map(|site| (self.sites.number(site_text(site)), site.bytes))
-            .collect();
+        let sites = self.add_sites(sites.iter().map(|site| (site_text(site), site.bytes)));
         let label = self.label.as_ref().and_then(|wanted| {
             let mut labels = job.labels.iter().chain(&job.process.labels);
             labels.find(|(key, _)| key == wanted)
@@ -35,7 +32,7 @@ impl JobRuns {
             name: self.names.number(job.name),
             process,
             number: u64::from(job.number).into(),
-            key: job.key.map(String::into_boxed_str),
+            key: self.add_key(job.key.as_deref()),
             started: job.began_unix_ns as f64 / 1e9,
             seconds: seconds.into(),
             outcome: job.outcome,

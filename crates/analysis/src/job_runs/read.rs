@@ -126,12 +126,12 @@ impl RecordReader {
     fn run(&mut self, process: u32, line: Line) -> JobRun {
         let started = line.started();
         let texts = &mut self.runs;
-        let sites = line.sites.into_iter();
+        let sites = texts.add_sites(line.sites.into_iter());
         JobRun {
             name: texts.names.number(line.name),
             process,
             number: line.number.into(),
-            key: line.key.map(String::into_boxed_str),
+            key: texts.add_key(line.key.as_deref()),
             started,
             seconds: line.seconds.into(),
             outcome: line.outcome,
@@ -149,9 +149,7 @@ impl RecordReader {
                 retained_bytes: line.retained_bytes.into(),
                 name_bytes: line.name_bytes.into(),
                 is_sampled: false,
-                sites: sites
-                    .map(|(site, bytes)| (texts.sites.number(site), bytes))
-                    .collect(),
+                sites,
             },
         }
     }

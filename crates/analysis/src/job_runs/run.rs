@@ -32,11 +32,24 @@ pub struct RunNumbers {
     /// Live bytes of this run and of earlier runs of its name in its process, at its end. Unlike the sum of `retained_bytes`,
     /// it lacks what was freed after a run, such as its result.
     pub name_bytes: Maybe<u64>,
-    /// Allocation sites of what it left (or, if it left nothing, of its peak) and their bytes: indices of
-    /// [`JobRuns::sites`].
-    pub sites: Box<[(u32, u64)]>,
+    /// Allocation sites of what it left (or, if it left nothing, of its peak): see [`JobRuns::sites_of`].
+    pub sites: SiteRange,
     /// Whether the numbers of the job's blocks are estimates.
     pub is_sampled: bool,
+}
+
+/// A range of the sites of all runs. A list of its own for each run would take twice the memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteRange {
+    first: u32,
+    n_sites: u32,
+}
+
+/// The range of a key in the keys of all runs; empty if the run has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyRange {
+    first: u32,
+    end: u32,
 }
 
 /// One run. There may be very many, so texts are stored once, in [`JobRuns`].
@@ -48,7 +61,8 @@ pub struct JobRun {
     pub process: u32,
     /// Number of the job in its process, which captures also have; unknown if it has none.
     pub number: Maybe<u64>,
-    pub key: Option<Box<str>>,
+    /// See [`JobRuns::key_of`].
+    pub key: KeyRange,
     /// Seconds since 1970.
     pub started: f64,
     /// Unknown if the end is.
@@ -107,6 +121,10 @@ pub struct JobRuns {
     pub captures: Texts<String>,
     /// `function at file:line`.
     pub sites: Texts<String>,
+    /// Keys of all runs, one after the other.
+    keys: String,
+    /// Sites of all runs, with their bytes.
+    site_bytes: Vec<(u32, u64)>,
 }
 
 /// The runs of a [`JobRuns`] by process and number.
@@ -124,6 +142,42 @@ impl JobRuns {
 
     pub fn process(&self, run: &JobRun) -> &JobProcess {
         &self.processes[run.process as usize]
+    }
+
+    /// Adds the key of a run. Keys beyond four gigabytes are left out.
+    pub fn add_key(&mut self, key: Option<&str>) -> KeyRange {
+        let first = self.keys.len();
+        self.keys.push_str(key.unwrap_or_default());
+        match (u32::try_from(first), u32::try_from(self.keys.len())) {
+            (Ok(first), Ok(end)) => KeyRange { first, end },
+            _ => KeyRange::default(),
+        }
+    }
+
+    /// The key of a run; `None` if it has none.
+    pub fn key_of(&self, run: &JobRun) -> Option<&str> {
+        let key = self.keys.get(run.key.first as usize..run.key.end as usize);
+        key.filter(|key| !key.is_empty())
+    }
+
+    /// Adds the sites of a run, with their bytes.
+    pub fn add_sites(&mut self, sites: impl Iterator<Item = (String, u64)>) -> SiteRange {
+        let first = self.site_bytes.len();
+        for (site, bytes) in sites {
+            let site = self.sites.number(site);
+            self.site_bytes.push((site, bytes));
+        }
+        SiteRange {
+            first: first as u32,
+            n_sites: (self.site_bytes.len() - first) as u32,
+        }
+    }
+
+    /// The sites of a run, as indices of [`JobRuns::sites`], and their bytes.
+    pub fn sites_of(&self, run: &JobRun) -> &[(u32, u64)] {
+        let first = run.numbers.sites.first as usize;
+        let end = first + run.numbers.sites.n_sites as usize;
+        self.site_bytes.get(first..end).unwrap_or(&[])
     }
 
     /// Returns the index of a process, which is added if it is new.
@@ -205,7 +259,7 @@ impl JobRun {
         if self.outcome == Outcome::Running {
             self.outcome = other.outcome;
         }
-        if self.key.is_none() {
+        if self.key.first == self.key.end {
             self.key = other.key;
         }
         self.seconds = self.seconds.or(other.seconds);
@@ -254,7 +308,7 @@ impl RunNumbers {
             self.retained_bytes = other.retained_bytes;
         }
         self.name_bytes = self.name_bytes.or(other.name_bytes);
-        if self.sites.is_empty() {
+        if self.sites.n_sites == 0 {
             self.sites = other.sites;
         }
     }

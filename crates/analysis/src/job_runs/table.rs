@@ -384,7 +384,7 @@ impl Group<'_> {
 
     fn largest_site(&self) -> Option<(String, u64)> {
         let mut bytes: FxHashMap<u32, u64> = FxHashMap::default();
-        for &(site, n) in self.iter().flat_map(|run| &run.numbers.sites) {
+        for &(site, n) in self.iter().flat_map(|run| self.runs.sites_of(run)) {
             let sum = bytes.entry(site).or_default();
             *sum = sum.saturating_add(n);
         }

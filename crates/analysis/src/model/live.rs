@@ -1,4 +1,4 @@
-//! The memory of a running program at one time, by function and thread, and its curve until then.
+//! The memory of a running program at one time, by function, thread and job, and its curve until then.
 //!
 //! Unlike the other models, this one is sent to other threads and processes, so it owns its texts.
 
@@ -30,6 +30,9 @@ pub struct Live {
     /// The number of damaged parts of the file.
     pub n_damaged: u64,
     pub threads: Vec<LiveThread>,
+    /// Names of jobs that run or hold memory. The first one, with an empty name, is memory outside of jobs; there are no
+    /// others if the program marks no jobs.
+    pub jobs: Vec<LiveJob>,
     /// Largest first.
     pub functions: Vec<LiveFunction>,
     /// The number of functions that are too small to be listed.
@@ -43,19 +46,30 @@ pub struct LiveThread {
     pub name: String,
 }
 
+/// All jobs of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveJob {
+    pub name: String,
+    pub n_running: u64,
+    /// By thread; own and total bytes are equal.
+    pub held: Vec<Held>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveFunction {
     pub function: String,
     pub file: String,
-    /// By thread, without threads in which it holds nothing.
+    /// By thread and job, without those in which it holds nothing.
     pub held: Vec<Held>,
 }
 
-/// The bytes that a function holds in one thread.
+/// The bytes that a function holds in one thread for one job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Index in [`Live::threads`].
     pub thread: u32,
+    /// Index in [`Live::jobs`]; 0 outside of jobs.
+    pub job: u32,
     /// Allocated by the function itself.
     pub own_bytes: u64,
     /// Allocated by the function and its callees.
@@ -81,11 +95,34 @@ pub enum LiveOrder {
     Count,
 }
 
-/// The bytes that a function holds in the chosen threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The memory that a view shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LiveChoice {
+    /// Index in [`Live::threads`]; `None` for all.
+    pub thread: Option<u32>,
+    /// Indexes in [`Live::jobs`]; `None` for all.
+    pub jobs: Option<Vec<u32>>,
+}
+
+impl LiveChoice {
+    fn has(&self, held: &Held) -> bool {
+        self.thread.is_none_or(|thread| thread == held.thread) && self.has_job(held.job)
+    }
+
+    fn has_job(&self, job: u32) -> bool {
+        self.jobs.as_ref().is_none_or(|jobs| jobs.contains(&job))
+    }
+}
+
+/// The bytes that a function, or the jobs of a name, hold in the chosen threads and jobs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveRow<'a> {
+    /// The name of the function or job.
     pub function: &'a str,
+    /// Empty for jobs.
     pub file: &'a str,
+    /// The number of jobs of this name that run.
+    pub n_running: u64,
     pub own_bytes: u64,
     pub total_bytes: u64,
     pub count: u64,
@@ -100,36 +137,76 @@ impl Live {
         held.map(|held| held.own_bytes).fold(0, u64::saturating_add)
     }
 
-    /// The functions that hold memory in the thread at this position of `threads`, or in any thread.
-    pub fn rows(&self, thread: Option<u32>, order: LiveOrder) -> Vec<LiveRow<'_>> {
+    /// The functions that hold memory in the chosen threads and jobs.
+    pub fn rows(&self, choice: &LiveChoice, order: LiveOrder) -> Vec<LiveRow<'_>> {
         let mut rows: Vec<LiveRow> = Vec::new();
         for function in &self.functions {
             let mut row = LiveRow {
                 function: &function.function,
                 file: &function.file,
-                own_bytes: 0,
-                total_bytes: 0,
-                count: 0,
+                ..LiveRow::default()
             };
-            let held = function.held.iter();
-            for held in held.filter(|held| thread.is_none_or(|wanted| held.thread == wanted)) {
-                row.own_bytes = row.own_bytes.saturating_add(held.own_bytes);
-                row.total_bytes = row.total_bytes.saturating_add(held.total_bytes);
-                row.count = row.count.saturating_add(held.count);
-            }
+            row.add(&function.held, choice);
             if row.count > 0 || row.total_bytes > 0 {
                 rows.push(row);
             }
         }
-        rows.sort_by_key(|row| {
-            let first = match order {
-                LiveOrder::Total => row.total_bytes,
-                LiveOrder::Own => row.own_bytes,
-                LiveOrder::Count => row.count,
-            };
-            let largest_first = std::cmp::Reverse((first, row.total_bytes, row.own_bytes));
-            (largest_first, row.file, row.function)
-        });
+        sort(&mut rows, order);
         rows
     }
+
+    /// The names of jobs that run or hold memory in the chosen threads.
+    pub fn job_rows(&self, choice: &LiveChoice, order: LiveOrder) -> Vec<LiveRow<'_>> {
+        let mut rows: Vec<LiveRow> = Vec::new();
+        let jobs = self.jobs.iter().zip(0..);
+        for (job, _) in jobs.filter(|&(_, at)| choice.has_job(at)) {
+            let mut row = LiveRow {
+                function: match job.name.as_str() {
+                    "" => NO_JOB,
+                    name => name,
+                },
+                n_running: job.n_running,
+                ..LiveRow::default()
+            };
+            row.add(&job.held, choice);
+            if row.count > 0 || row.total_bytes > 0 || row.n_running > 0 {
+                rows.push(row);
+            }
+        }
+        sort(&mut rows, order);
+        rows
+    }
+
+    /// Indexes of the jobs whose names pass.
+    pub fn jobs_named(&self, passes: impl Fn(&str) -> bool) -> Vec<u32> {
+        let jobs = self.jobs.iter().zip(0..).skip(1);
+        jobs.filter(|(job, _)| passes(&job.name))
+            .map(|(_, at)| at)
+            .collect()
+    }
+}
+
+impl LiveRow<'_> {
+    fn add(&mut self, held: &[Held], choice: &LiveChoice) {
+        for held in held.iter().filter(|held| choice.has(held)) {
+            self.own_bytes = self.own_bytes.saturating_add(held.own_bytes);
+            self.total_bytes = self.total_bytes.saturating_add(held.total_bytes);
+            self.count = self.count.saturating_add(held.count);
+        }
+    }
+}
+
+/// Memory outside of jobs, as other reports name it.
+const NO_JOB: &str = "<no job>";
+
+fn sort(rows: &mut [LiveRow<'_>], order: LiveOrder) {
+    rows.sort_by_key(|row| {
+        let first = match order {
+            LiveOrder::Total => row.total_bytes,
+            LiveOrder::Own => row.own_bytes,
+            LiveOrder::Count => row.count,
+        };
+        let largest_first = std::cmp::Reverse((first, row.total_bytes, row.own_bytes));
+        (largest_first, row.file, row.function)
+    });
 }

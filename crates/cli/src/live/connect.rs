@@ -73,7 +73,7 @@ fn request_updates(mut stream: TcpStream, writer: &Writer) {
     let mut last = None;
     loop {
         let message = stream
-            .write_all(&[1])
+            .write_all(&[wire::REQUEST_WITH_JOBS])
             .and_then(|()| wire::receive(&mut stream));
         let message = match message {
             Ok(message) => message,

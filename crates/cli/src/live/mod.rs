@@ -9,8 +9,10 @@ pub(crate) mod access;
 pub(crate) mod connect;
 pub(crate) mod feed;
 pub(crate) mod find;
+mod job_options;
 pub(crate) mod runner;
 pub(crate) mod serve;
 mod wire;
 
 pub(crate) use feed::{Feed, Update};
+pub(crate) use job_options::JobOptions;

@@ -22,6 +22,7 @@ use signal_hook::low_level::emulate_default_handler;
 use heaptide_procfs::is_running;
 
 use super::feed::Feed;
+use super::job_options::JobOptions;
 use super::serve::Server;
 use crate::exit::Failure;
 use crate::messages::message;
@@ -123,7 +124,12 @@ fn show_here(
     };
     let pid = program.pid;
     let feed = Feed::follow(capture, Some(pid), |pid| !is_running(pid));
-    let left = terminal::show_live(&feed, Some(&mut program), Paint::of_environment());
+    let left = terminal::show_live(
+        &feed,
+        Some(&mut program),
+        JobOptions::default(),
+        Paint::of_environment(),
+    );
     let forwarder = Forwarder::start(pid);
     match left {
         Ok(Exit::Key) => {}

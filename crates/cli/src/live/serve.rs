@@ -152,6 +152,7 @@ impl Viewer {
             last = update.number;
             wire::send(
                 &mut stream,
+                question[0],
                 update.number,
                 update.is_last(),
                 update.live.as_deref(),

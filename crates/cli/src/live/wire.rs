@@ -5,9 +5,12 @@
 //! server → viewer   "tideTOK1"                 only if the viewer is of another user and must send a token
 //! viewer → server   u16 length, that many bytes: the token
 //! server → viewer   "tideLIV1"                 once
-//! viewer → server   one byte                   to request the newest update
+//! viewer → server   one byte                   to request the newest update: 1, or 2 for one with jobs
 //! server → viewer   u32 length, that many bytes: varint number of the update, u8 state, then the numbers as below
 //! ```
+//! The state is a sum: 1 if the program has ended, 2 if numbers follow, 4 if they include jobs. A viewer of an earlier
+//! release requests 1; an earlier server sends no jobs.
+//!
 //! Numbers are varints, a text is a length and that many bytes, an option is 0 or the value plus 1. Input is untrusted:
 //! lengths are checked against the available bytes. Only a recording that failed has the fields about its failure, at the
 //! end.
@@ -15,12 +18,14 @@
 use std::io::{self, Read, Write};
 
 use heaptide_analysis::model::Stopped;
-use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveThread};
+use heaptide_analysis::model::live::{Curve, Held, Live, LiveFunction, LiveJob, LiveThread};
 use heaptide_capture::Lost;
 use heaptide_capture::wire::{Reader, push_varint};
 
 pub(super) const GREETING: &[u8; 8] = b"tideLIV1";
 pub(super) const TOKEN_REQUIRED: &[u8; 8] = b"tideTOK1";
+/// Requests of a viewer.
+pub(super) const REQUEST_WITH_JOBS: u8 = 2;
 /// A longer token is invalid.
 const MAX_TOKEN_LEN: u16 = 4096;
 /// A longer message is invalid.
@@ -34,20 +39,23 @@ pub(super) struct Message {
     pub live: Option<Live>,
 }
 
+/// Sends an update, as an answer to a request.
 pub(super) fn send(
     out: &mut impl Write,
+    request: u8,
     number: u64,
     is_gone: bool,
     live: Option<&Live>,
 ) -> io::Result<()> {
+    let with_jobs = request == REQUEST_WITH_JOBS && live.is_some();
     let mut bytes = vec![0; 4];
     let mut encoder = Encoder(&mut bytes);
     encoder.number(number);
     encoder
         .0
-        .push(u8::from(is_gone) | u8::from(live.is_some()) << 1);
+        .push(u8::from(is_gone) | u8::from(live.is_some()) << 1 | u8::from(with_jobs) << 2);
     if let Some(live) = live {
-        encoder.live(live);
+        encoder.live(live, with_jobs);
     }
     let len = (bytes.len() - 4) as u32;
     bytes[..4].copy_from_slice(&len.to_le_bytes());
@@ -110,7 +118,19 @@ impl Encoder<'_> {
         }
     }
 
-    fn live(&mut self, live: &Live) {
+    fn held(&mut self, held: &[Held], with_jobs: bool) {
+        self.list(held, |out, held| {
+            out.number(held.thread.into());
+            for number in [held.own_bytes, held.total_bytes, held.count] {
+                out.number(number);
+            }
+            if with_jobs {
+                out.number(held.job.into());
+            }
+        });
+    }
+
+    fn live(&mut self, live: &Live, with_jobs: bool) {
         self.number(live.pid.into());
         self.list(&live.command, |out, word| out.text(word));
         self.number(live.elapsed_ns);
@@ -139,16 +159,19 @@ impl Encoder<'_> {
         self.list(&live.functions, |out, function| {
             out.text(&function.function);
             out.text(&function.file);
-            out.list(&function.held, |out, held| {
-                out.number(held.thread.into());
-                for number in [held.own_bytes, held.total_bytes, held.count] {
-                    out.number(number);
-                }
-            });
+            // Viewers of an earlier release add what a function holds in a thread for several jobs.
+            out.held(&function.held, with_jobs);
         });
         self.number(live.curve.bin_ns);
         self.list(&live.curve.heap, |out, &value| out.option(value));
         self.list(&live.curve.resident, |out, &value| out.option(value));
+        if with_jobs {
+            self.list(&live.jobs, |out, job| {
+                out.text(&job.name);
+                out.number(job.n_running);
+                out.held(&job.held, with_jobs);
+            });
+        }
         if let Some(stopped) = &live.stopped {
             self.number(stopped.elapsed_ns);
             self.number(stopped.n_dropped);
@@ -161,12 +184,14 @@ fn decode(bytes: &[u8]) -> Option<Message> {
     let mut input = Decoder {
         input: Reader::new(bytes),
         len: bytes.len(),
+        with_jobs: false,
     };
     let number = input.number()?;
     let state = input.input.u8()?;
+    input.with_jobs = state & 4 != 0;
     let live = match state {
         0 | 1 => None,
-        2 | 3 => Some(input.live()?),
+        2 | 3 | 6 | 7 => Some(input.live()?),
         _ => return None,
     };
     input.input.is_at_end().then_some(Message {
@@ -179,6 +204,7 @@ fn decode(bytes: &[u8]) -> Option<Message> {
 struct Decoder<'a> {
     input: Reader<'a>,
     len: usize,
+    with_jobs: bool,
 }
 
 impl Decoder<'_> {
@@ -260,6 +286,10 @@ impl Decoder<'_> {
                 heap: self.list(Self::option)?,
                 resident: self.list(Self::option)?,
             },
+            jobs: match self.with_jobs {
+                true => self.list(Self::job)?,
+                false => Vec::new(),
+            },
             stopped: self.stopped()?,
         })
     }
@@ -275,12 +305,24 @@ impl Decoder<'_> {
         }))
     }
 
+    fn job(&mut self) -> Option<LiveJob> {
+        Some(LiveJob {
+            name: self.text()?,
+            n_running: self.number()?,
+            held: self.list(Self::held)?,
+        })
+    }
+
     fn held(&mut self) -> Option<Held> {
         Some(Held {
             thread: self.number32()?,
             own_bytes: self.number()?,
             total_bytes: self.number()?,
             count: self.number()?,
+            job: match self.with_jobs {
+                true => self.number32()?,
+                false => 0,
+            },
         })
     }
 }
@@ -292,6 +334,7 @@ mod tests {
     fn message() -> Message {
         let held = Held {
             thread: 1,
+            job: 1,
             own_bytes: 700,
             total_bytes: u64::MAX,
             count: 3,
@@ -306,6 +349,14 @@ mod tests {
                 limit_bytes: None,
                 lost: vec![(Lost::DeepStack, 9)],
                 threads: vec![LiveThread::default()],
+                jobs: vec![
+                    LiveJob::default(),
+                    LiveJob {
+                        name: "import".into(),
+                        n_running: 2,
+                        held: vec![held],
+                    },
+                ],
                 functions: vec![LiveFunction {
                     function: "load".into(),
                     file: "/srv/job.py".into(),
@@ -325,6 +376,7 @@ mod tests {
         let mut bytes = Vec::new();
         send(
             &mut bytes,
+            REQUEST_WITH_JOBS,
             message.number,
             message.is_gone,
             message.live.as_ref(),
@@ -356,6 +408,17 @@ mod tests {
         ] {
             assert_eq!(receive(&mut &bytes(&message)[..]).unwrap(), message);
         }
+    }
+
+    #[test]
+    fn viewer_of_an_earlier_release_receives_the_same_numbers_without_jobs() {
+        let sent = message();
+        let mut bytes = Vec::new();
+        send(&mut bytes, 1, sent.number, false, sent.live.as_ref()).unwrap();
+        let received = receive(&mut &bytes[..]).unwrap().live.unwrap();
+        assert_eq!(received.jobs, []);
+        let held = received.functions[0].held[0];
+        assert_eq!((held.job, held.own_bytes, held.count), (0, 700, 3));
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! The state of the live view: sort order, thread, search, and whether it is paused.
+//! The state of the live view: sort order, thread, jobs, search, and whether it is paused.
 
 use heaptide_analysis::model::Live;
-use heaptide_analysis::model::live::{LiveOrder, LiveRow};
+use heaptide_analysis::model::live::{LiveChoice, LiveOrder, LiveRow};
 use ratatui::crossterm::event::KeyCode;
 
 use super::input::Search;
-use crate::live::Update;
+use crate::live::{JobOptions, Update};
 
 /// The action of the view after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,10 @@ pub(super) struct LiveState {
     pub order: LiveOrder,
     /// A thread by ID and name, because indexes can change.
     thread: Option<(u32, String)>,
+    /// What the command line chose.
+    pub jobs: JobOptions,
+    /// The name of a job that keys chose; the empty name is memory outside of jobs.
+    job: Option<String>,
     pub search: Search,
     pub chosen: usize,
     /// Whether to show the output of the program instead of functions.
@@ -31,6 +35,13 @@ pub(super) struct LiveState {
 }
 
 impl LiveState {
+    pub(super) fn new(jobs: JobOptions) -> LiveState {
+        LiveState {
+            jobs,
+            ..LiveState::default()
+        }
+    }
+
     pub(super) fn take(&mut self, update: Update) {
         if !self.is_paused {
             self.shown = update.clone();
@@ -56,12 +67,29 @@ impl LiveState {
         Some(index as u32)
     }
 
-    /// Returns the functions in display order.
+    /// Returns the indexes of the jobs to show; `None` for all memory.
+    fn chosen_jobs(&self, live: &Live) -> Option<Vec<u32>> {
+        let Some(name) = &self.job else {
+            return self.jobs.choose(live);
+        };
+        let jobs = live.jobs.iter().zip(0..);
+        let named = jobs.filter(|(job, _)| job.name == *name);
+        Some(named.map(|(_, at)| at).collect())
+    }
+
+    /// Returns the functions or jobs in display order.
     pub(super) fn rows(&self) -> Vec<LiveRow<'_>> {
         let Some(live) = self.live() else {
             return Vec::new();
         };
-        let mut rows = live.rows(self.thread(), self.order);
+        let choice = LiveChoice {
+            thread: self.thread(),
+            jobs: self.chosen_jobs(live),
+        };
+        let mut rows = match self.jobs.by_job {
+            true => live.job_rows(&choice, self.order),
+            false => live.rows(&choice, self.order),
+        };
         rows.retain(|row| self.search.matches(&[row.function, row.file]));
         rows
     }
@@ -86,7 +114,16 @@ impl LiveState {
             KeyCode::Char('a') => self.order = LiveOrder::Count,
             KeyCode::Char('>') | KeyCode::Right => self.next_thread(1),
             KeyCode::Char('<') | KeyCode::Left => self.next_thread(-1),
-            KeyCode::Char('m') => self.thread = None,
+            KeyCode::Char('m') => {
+                self.thread = None;
+                self.job = None;
+            }
+            KeyCode::Char(']') => self.next_job(1),
+            KeyCode::Char('[') => self.next_job(-1),
+            KeyCode::Char('b') => {
+                self.jobs.by_job = !self.jobs.by_job;
+                self.chosen = 0;
+            }
             KeyCode::Char('/') => self.search.open(),
             KeyCode::Char('p') => self.shows_output = !self.shows_output,
             KeyCode::Char(' ') => self.pause(),
@@ -122,7 +159,22 @@ impl LiveState {
         self.chosen = 0;
     }
 
-    /// Returns the title of the table: thread, order and search.
+    /// Cycles through all jobs and their sum, in alphabetical order, because sizes change.
+    fn next_job(&mut self, by: isize) {
+        let Some(live) = self.live() else { return };
+        let mut names: Vec<&String> = live.jobs.iter().map(|job| &job.name).collect();
+        names.sort_unstable();
+        let n = names.len() + 1;
+        let now = self.job.as_ref().and_then(|name| {
+            let at = names.iter().position(|it| *it == name);
+            at.map(|at| at + 1)
+        });
+        let next = (now.unwrap_or(0) as isize + by).rem_euclid(n as isize) as usize;
+        self.job = next.checked_sub(1).map(|at| names[at].clone());
+        self.chosen = 0;
+    }
+
+    /// Returns the title of the table: thread, order, jobs and search.
     pub(super) fn describe(&self) -> String {
         let order = match self.order {
             LiveOrder::Total => "total memory",
@@ -138,6 +190,12 @@ impl LiveState {
             (None, _) => "one thread".into(),
         };
         let mut text = format!("{thread}, by {order}");
+        match &self.job {
+            Some(name) if name.is_empty() => text += ", outside of jobs",
+            Some(name) => text += &format!(", of job {name}"),
+            None if self.jobs.patterns.is_empty() => {}
+            None => text += &format!(", of jobs {}", self.jobs.patterns.join(", ")),
+        }
         if self.search.is_on() {
             text += &format!(", with “{}”", self.search.text());
         }
@@ -150,7 +208,7 @@ pub mod tests {
     use super::*;
     use std::sync::Arc;
 
-    use heaptide_analysis::model::live::{Curve, Held, LiveFunction, LiveThread};
+    use heaptide_analysis::model::live::{Curve, Held, LiveFunction, LiveJob, LiveThread};
 
     pub fn update(number: u64) -> Update {
         let function = |name: &str, held: &[(u32, u64, u64, u64)]| LiveFunction {
@@ -160,6 +218,8 @@ pub mod tests {
                 .iter()
                 .map(|&(thread, own_bytes, total_bytes, count)| Held {
                     thread,
+                    // All memory of the second thread is that of a job.
+                    job: thread,
                     own_bytes,
                     total_bytes,
                     count,
@@ -169,6 +229,17 @@ pub mod tests {
         let thread = |os_id, name: &str| LiveThread {
             os_id,
             name: name.into(),
+        };
+        let job = |name: &str, n_running, thread, bytes, count| LiveJob {
+            name: name.into(),
+            n_running,
+            held: vec![Held {
+                thread,
+                job: thread,
+                own_bytes: bytes,
+                total_bytes: bytes,
+                count,
+            }],
         };
         Update {
             number,
@@ -181,6 +252,10 @@ pub mod tests {
                 peak_bytes: 20_000_000,
                 resident_bytes: Some(30_000_000),
                 threads: vec![thread(4711, "MainThread"), thread(4712, "worker")],
+                jobs: vec![
+                    job("", 0, 0, 9_000_000, 10),
+                    job("import", 2, 1, 1_000_000, 7),
+                ],
                 functions: vec![
                     function("main", &[(0, 0, 9_000_000, 10)]),
                     function(
@@ -227,6 +302,34 @@ pub mod tests {
         assert_eq!(state.key(KeyCode::Esc, 10), Reaction::Stay);
         assert_eq!(names(&state).len(), 3);
         assert_eq!(state.key(KeyCode::Char('q'), 10), Reaction::Quit);
+    }
+
+    #[test]
+    fn keys_list_jobs_and_choose_one() {
+        let mut state = LiveState::default();
+        state.take(update(1));
+        press(&mut state, "b");
+        assert_eq!(names(&state), ["<no job>", "import"]);
+        press(&mut state, "b]]");
+        assert_eq!(names(&state), ["work", "load"]);
+        assert_eq!(
+            state.describe(),
+            "all 2 threads, by total memory, of job import"
+        );
+        press(&mut state, "[");
+        assert_eq!(names(&state), ["load", "main"]);
+        press(&mut state, "m");
+        assert_eq!(names(&state).len(), 3);
+    }
+
+    #[test]
+    fn pattern_of_the_command_line_chooses_jobs() {
+        let mut state = LiveState::default();
+        state.jobs.patterns = vec!["imp*".into()];
+        state.take(update(1));
+        assert_eq!(names(&state), ["work", "load"]);
+        state.jobs.patterns = vec!["export".into()];
+        assert!(names(&state).is_empty());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The view of `heaptide live`: memory over time and the live heap by function.
+//! The view of `heaptide live`: memory over time and the live heap by function or job.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::live_state::{LiveState, Reaction};
 use super::paint::{self, Paint};
 use super::screen::{Exit, Screen, ViewEvent};
 use crate::exit::Failure;
-use crate::live::Feed;
+use crate::live::{Feed, JobOptions};
 
 const KEYS: &[(&str, &str)] = &[
     ("t", "total"),
@@ -26,13 +26,12 @@ const KEYS: &[(&str, &str)] = &[
     ("/", "search"),
     ("space", "pause"),
     ("m", "all"),
+    ("b", "jobs"),
     ("q", "quit"),
 ];
 /// The widths of a size with its share and of a number of blocks.
 const SIZE: usize = 21;
 const COUNT: usize = 9;
-/// The width of all numbers of a row.
-const NUMBERS: usize = 2 * SIZE + COUNT;
 /// With less width for the location, only the sort column is shown.
 const MIN_LOCATION: usize = 18;
 /// The interval between two frames.
@@ -50,10 +49,11 @@ pub(crate) trait Companion {
 pub(crate) fn show(
     feed: &Feed,
     companion: Option<&mut dyn Companion>,
+    jobs: JobOptions,
     paint: Paint,
 ) -> Result<Exit, Failure> {
     let mut view = LiveView {
-        state: LiveState::default(),
+        state: LiveState::new(jobs),
         companion,
         paint,
         first_row: 0,
@@ -144,7 +144,7 @@ impl LiveView<'_> {
         let mut keys = KEYS.to_vec();
         if self.companion.is_some() {
             // Keys that do not fit are omitted from the end, except the last.
-            keys.insert(keys.len() - 2, ("p", "output"));
+            keys.insert(keys.len() - 3, ("p", "output"));
         }
         let n_matches = self.state.rows().len();
         let search = self
@@ -195,7 +195,12 @@ impl LiveView<'_> {
         let chosen = self.state.chosen.min(rows.len().saturating_sub(1));
         self.first_row = paint::scroll(self.first_row, chosen, self.n_rows, rows.len());
         let s = if rows.len() == 1 { "" } else { "s" };
-        let about = format!("{} function{s} of {}", rows.len(), self.state.describe());
+        let what = if self.state.jobs.by_job {
+            "job"
+        } else {
+            "function"
+        };
+        let about = format!("{} {what}{s} of {}", rows.len(), self.state.describe());
         paint::line(
             frame,
             body,
@@ -219,23 +224,36 @@ impl LiveView<'_> {
 
     /// Returns the width of the location, and whether all numbers fit beside it. If not, only the sort column is shown.
     fn division(&self, width: usize) -> (usize, bool) {
-        if width >= NUMBERS + MIN_LOCATION {
-            return (width - NUMBERS, true);
-        }
-        let numbers = match self.state.order {
-            LiveOrder::Count => COUNT,
-            LiveOrder::Total | LiveOrder::Own => SIZE,
+        let numbers = |has_room| {
+            let columns = [
+                (LiveOrder::Total, SIZE),
+                (LiveOrder::Own, SIZE),
+                (LiveOrder::Count, COUNT),
+            ];
+            let shown = columns.into_iter();
+            let shown = shown.filter(|&(column, _)| self.shows(column, has_room));
+            shown.map(|(_, width)| width).sum::<usize>()
         };
-        (width.saturating_sub(numbers).max(1), false)
+        if width >= numbers(true) + MIN_LOCATION {
+            return (width - numbers(true), true);
+        }
+        (width.saturating_sub(numbers(false)).max(1), false)
     }
 
     fn shows(&self, column: LiveOrder, has_room: bool) -> bool {
-        has_room || self.state.order == column
+        // What a job's functions allocate is all its own.
+        let is_repeated = self.state.jobs.by_job && column == LiveOrder::Own;
+        (has_room && !is_repeated) || self.state.order == column
     }
 
     fn head(&self, width: usize) -> Line<'static> {
         let (location, has_room) = self.division(width);
-        let mut text = format!("{:<location$}", "Location");
+        let first = if self.state.jobs.by_job {
+            "Job"
+        } else {
+            "Location"
+        };
+        let mut text = format!("{first:<location$}");
         for (column, title) in [
             (LiveOrder::Total, "Total"),
             (LiveOrder::Own, "Own"),
@@ -260,7 +278,11 @@ impl LiveView<'_> {
 
     fn row(&self, row: &LiveRow, whole: u64, width: usize) -> Line<'static> {
         let (location, has_room) = self.division(width);
-        let name = shorten::function_at_file(row.function, row.file, location);
+        let name = match (self.state.jobs.by_job, row.n_running) {
+            (false, _) => shorten::function_at_file(row.function, row.file, location),
+            (true, 0) => shorten::end(row.function, location),
+            (true, n) => shorten::end(&format!("{} ({n} running)", row.function), location),
+        };
         let blanks = " ".repeat(location.saturating_sub(shorten::width(&name)));
         let number = |bytes: u64| {
             let share = percent(bytes, whole);
@@ -345,6 +367,21 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
     }
 
     #[test]
+    fn jobs_are_drawn() {
+        let mut view = view();
+        view.state.jobs.by_job = true;
+        view.state.take(update(1));
+        let seen = rendered(|frame| view.draw(frame), 60, 8);
+        assert!(seen.contains("2 jobs of all 2 threads"), "{seen}");
+        assert!(!seen.contains("Own"), "{seen}");
+        let row = seen
+            .lines()
+            .find(|line| line.starts_with("import (2 running)"));
+        let row = row.expect(&seen);
+        assert!(row.contains("1.00 MB   10.00%"), "{seen}");
+    }
+
+    #[test]
     fn narrow_terminal_shows_only_the_sort_column() {
         let mut view = view();
         view.state.take(update(1));
@@ -371,7 +408,7 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
             let mut view = view();
             view.state.take(update);
             for size in [0, 1, 2, 3, 5, 8, 13, 16, 21, 34] {
-                for key in "jjk>>toa p/w\n".chars() {
+                for key in "jjk>>b]toab[ p/w\n".chars() {
                     let key = if key == '\n' {
                         KeyCode::Enter
                     } else {

@@ -155,7 +155,7 @@ fn columns(runs: &JobRuns, table: &JobTable, content: &PageContent, from: f64) -
         "from": numbered().map(|(_, span)| after(span.from)).collect::<Value>(),
         "to": numbered().map(|(_, span)| after(span.to)).collect::<Value>(),
         "outcome": numbered().map(|(_, span)| outcome(span.run)).collect::<Value>(),
-        "key": numbered().map(|(_, span)| run(span.run).key.as_deref()).collect::<Value>(),
+        "key": numbered().map(|(_, span)| runs.key_of(run(span.run))).collect::<Value>(),
         "peak": numbered().map(|(_, span)| peak(span.run)).collect::<Value>(),
         "retained": numbered().map(|(_, span)| retained(span.run)).collect::<Value>(),
         "capture": numbered()

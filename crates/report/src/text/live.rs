@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::Live;
-use heaptide_analysis::model::live::LiveOrder;
+use heaptide_analysis::model::live::{LiveChoice, LiveOrder};
 
 use super::Style;
 use super::notes::{arenas, missing_rest};
@@ -13,6 +13,9 @@ use crate::units::{binary_size, percent, size};
 
 pub struct Options {
     pub order: LiveOrder,
+    /// Whether to list jobs instead of functions.
+    pub by_job: bool,
+    pub choice: LiveChoice,
     /// `None` for all.
     pub max_rows: Option<usize>,
     /// `None` for lines of any length.
@@ -30,7 +33,26 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
         writeln!(out, "{note}")?;
     }
     writeln!(out, "{}", sums(live))?;
-    let rows = live.rows(None, options.order);
+    if options.choice.jobs.is_some() {
+        let rows = live.job_rows(&options.choice, options.order);
+        let bytes = rows.iter().map(|row| row.total_bytes).sum();
+        let count: u64 = rows.iter().map(|row| row.count).sum();
+        writeln!(out, "chosen jobs: {} in {count} blocks", size(bytes))?;
+    }
+    let (titles, rows) = match options.by_job {
+        true => jobs(live, options),
+        false => functions(live, options),
+    };
+    let table = Table {
+        titles,
+        rows,
+        first_column: FirstColumn::Shortened,
+    };
+    table.write(out, options.max_width, options.style)
+}
+
+fn functions(live: &Live, options: &Options) -> (Vec<String>, Vec<Row>) {
+    let rows = live.rows(&options.choice, options.order);
     let n_all = rows.len();
     let shown = rows.iter().take(options.max_rows.unwrap_or(n_all));
     let rows = shown.map(|row| {
@@ -49,12 +71,28 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
         }
     });
     let titles = ["Location", "Total", "Total %", "Own", "Own %", "Blocks"];
-    let table = Table {
-        titles: titles.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-        first_column: FirstColumn::Shortened,
-    };
-    table.write(out, options.max_width, options.style)
+    (titles.map(str::to_owned).to_vec(), rows.collect())
+}
+
+fn jobs(live: &Live, options: &Options) -> (Vec<String>, Vec<Row>) {
+    let rows = live.job_rows(&options.choice, options.order);
+    let n_all = rows.len();
+    let shown = rows.iter().take(options.max_rows.unwrap_or(n_all));
+    let rows = shown.map(|row| {
+        let total = percent(row.total_bytes, live.heap_bytes);
+        Row {
+            cells: vec![
+                row.function.to_owned(),
+                row.n_running.to_string(),
+                size(row.total_bytes),
+                format!("{total:.2}%"),
+                row.count.to_string(),
+            ],
+            shares: vec![None, None, Some(total), Some(total), None],
+        }
+    });
+    let titles = ["Job", "Running", "Total", "Total %", "Blocks"];
+    (titles.map(str::to_owned).to_vec(), rows.collect())
 }
 
 /// The program and its running time; `state` is a word for its state.

@@ -7,7 +7,7 @@ use super::Tally;
 use crate::amount::{Amount, Weigher};
 use crate::jobs::{JobSite, JobStates};
 
-/// The sums of all jobs; empty unless [`super::JobDetail::Each`] was requested.
+/// The sums of all jobs; empty unless [`super::JobDetail::Each`] or `Between` was requested.
 pub struct JobTable {
     jobs: Option<Box<JobStates>>,
     weigher: Weigher,

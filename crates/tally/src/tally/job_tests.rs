@@ -166,6 +166,27 @@ proptest! {
     }
 
     #[test]
+    fn several_passes_over_the_jobs_have_the_sums_of_one(
+        actions in prop::collection::vec(any_action(), 0..200),
+        last in 0u32..6,
+    ) {
+        let made = chunk_of(&actions);
+        let pass = |jobs: JobDetail| {
+            let mut tally = Tally::new(0);
+            tally.configure(TallyOptions { jobs, ..TallyOptions::default() });
+            tally.apply(&made, 0..made.ops.len());
+            tally.finish()
+        };
+        let whole = pass(JobDetail::Each);
+        let (first, second) = (pass(JobDetail::Between(0..=last)), pass(JobDetail::Between(last + 1..=u32::MAX)));
+        prop_assert!(found(&first).keys().all(|&number| number <= last));
+        prop_assert_eq!((whole.total, whole.live, whole.peak), (first.total, first.live, first.peak));
+        let mut parts = found(&first);
+        parts.extend(found(&second));
+        prop_assert_eq!(found(&whole), parts);
+    }
+
+    #[test]
     fn folding_jobs_changes_neither_totals_nor_the_peak(actions in prop::collection::vec(any_action(), 0..200)) {
         let made = chunk_of(&actions);
         let mut plain = Tally::new(0);

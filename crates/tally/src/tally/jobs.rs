@@ -1,6 +1,7 @@
 //! Applies job marks: the job of the allocations that follow, and the ends of jobs.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use heaptide_capture::DecodedChunk;
@@ -23,6 +24,23 @@ pub enum JobDetail {
     /// By job. The sites of an ended job become those of its name, and [`super::Sums::jobs`] has the sums of each job. Not
     /// together with bins of time.
     Each,
+    /// Like `Each` for jobs with these numbers; all others by name. Memory is bounded by the number of jobs, so a caller can
+    /// replay a capture several times instead of keeping all jobs at once.
+    Between(RangeInclusive<u32>),
+}
+
+impl JobDetail {
+    /// Whether there are sums of single jobs.
+    pub(super) fn has_sums(&self) -> bool {
+        matches!(self, JobDetail::Each | JobDetail::Between(_))
+    }
+
+    fn has_sums_of(&self, job: u32) -> bool {
+        match self {
+            JobDetail::Between(numbers) => numbers.contains(&job),
+            _ => self.has_sums(),
+        }
+    }
 }
 
 impl Tally {
@@ -30,6 +48,12 @@ impl Tally {
     pub fn keep_jobs(&mut self) {
         self.job_detail = JobDetail::Each;
         self.jobs.get_or_insert_default();
+    }
+
+    /// Distinguishes the jobs of further allocations, without sums of each job.
+    pub fn distinguish_job_names(&mut self) {
+        self.job_detail = JobDetail::Names;
+        self.jobs = None;
     }
 
     /// Sets the job of the thread to the one of an operation. Returns the position of the next job mark.
@@ -61,7 +85,8 @@ impl Tally {
             JobDetail::Names => JobKey::of_name(name),
             JobDetail::Chosen(numbers) if numbers.contains(&job) => JobKey::of_name(name),
             JobDetail::Chosen(_) => JobKey::NONE,
-            JobDetail::Each => match &mut self.jobs {
+            detail if !detail.has_sums_of(job) => JobKey::of_name(name),
+            _ => match &mut self.jobs {
                 Some(jobs) if JobKey::of_job(job) != JobKey::NONE => {
                     // Events that follow the end, because another thread had not noticed it yet.
                     if jobs.has_ended(job) {
@@ -92,7 +117,7 @@ impl Tally {
             return;
         };
         if let Ok(number) = u32::try_from(number) {
-            if JobKey::of_job(number) != JobKey::NONE {
+            if JobKey::of_job(number) != JobKey::NONE && self.job_detail.has_sums_of(number) {
                 self.settle_job(&mut jobs, number);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::Tally;
 use crate::amount::Amount;
+use crate::jobs::JobKey;
 use crate::series::HeapSeries;
 use crate::stacks::{StackId, Stacks};
 use heaptide_capture::Allocator;
@@ -25,6 +26,7 @@ pub struct Snapshot {
 pub struct LiveSite {
     pub stack: StackId,
     pub stream: u32,
+    pub job: JobKey,
     pub live: Amount,
 }
 
@@ -46,6 +48,7 @@ impl Tally {
             (is_on_heap && (live.bytes > 0 || live.count > 0)).then_some(LiveSite {
                 stack: key.stack,
                 stream: key.stream,
+                job: key.job,
                 live,
             })
         });

@@ -50,7 +50,7 @@ pub struct Sums {
     pub n_overlaps: u64,
     /// False if the capture contains only sums of the peak and the end: totals and sizes are then 0.
     pub has_totals: bool,
-    /// Sums of each job, if [`super::JobDetail::Each`] was requested.
+    /// Sums of each job, if [`super::JobDetail::Each`] or `Between` was requested.
     pub jobs: JobTable,
 }
 

@@ -18,7 +18,7 @@ use super::{detach, run};
 use crate::commands::timelines::record;
 use crate::exit::Failure;
 use crate::invocation::command_line::{CommandLine, Target as CommandTarget};
-use crate::live::{Feed, find};
+use crate::live::{Feed, JobOptions, find};
 use crate::messages::message;
 use crate::options::arguments::{self, flag};
 use crate::options::memray_options;
@@ -238,7 +238,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     start(matches, target, path)?;
     let left = find::capture_of(target.pid).and_then(|capture| {
         let feed = Feed::follow(&capture, None, |pid| !procfs::is_running(pid));
-        terminal::show_live(&feed, None, Paint::of_environment())
+        terminal::show_live(&feed, None, JobOptions::default(), Paint::of_environment())
     });
     if procfs::is_running(target.pid) {
         let path = detach::end(target)?;

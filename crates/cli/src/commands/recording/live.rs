@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::model::live::LiveOrder;
+use heaptide_analysis::model::live::{LiveChoice, LiveOrder};
 use heaptide_procfs as procfs;
 use heaptide_report::text::live::{Options, live};
 
 use crate::exit::Failure;
-use crate::live::{Feed, connect, find};
+use crate::live::{Feed, JobOptions, connect, find};
 use crate::output::Output;
 use crate::terminal::{self, Paint};
 
@@ -28,7 +28,9 @@ Programs to view:
 
 Keys:
   t, o, a                       sort by total memory, own memory, number of blocks
-  <, >, m                       previous thread, next thread, all threads
+  <, >, m                       previous thread, next thread, all threads and jobs
+  b                             list jobs instead of functions, and back
+  [, ]                          previous job, next job
   /                             search functions and files; Enter keeps the search, Esc clears it
   space                         pause and resume the view
   p                             output of the program, if it was started here
@@ -60,15 +62,42 @@ pub(crate) fn arguments() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("print the current numbers as text, even in a terminal"),
         )
+        .arg(
+            Arg::new("by")
+                .long("by")
+                .value_name("GROUP")
+                .value_parser(["function", "job"])
+                .default_value("function")
+                .hide_possible_values(true)
+                .help("list functions or jobs: function, job"),
+        )
+        .arg(
+            Arg::new("job")
+                .long("job")
+                .value_name("PATTERN")
+                .action(ArgAction::Append)
+                .help("only memory of jobs with this name, with * and ?; repeatable"),
+        )
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let feed = feed(matches)?;
+    let jobs = JobOptions {
+        by_job: matches
+            .get_one::<String>("by")
+            .is_some_and(|by| by == "job"),
+        patterns: matches
+            .get_many("job")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect(),
+    };
     if !matches.get_flag("plain") && terminal::is_possible() {
-        terminal::show_live(&feed, None, Paint::of_environment())?.obey();
+        terminal::show_live(&feed, None, jobs, Paint::of_environment())?.obey();
         return Ok(());
     }
-    print(&feed)
+    print(&feed, &jobs)
 }
 
 fn feed(matches: &ArgMatches) -> Result<Feed, Failure> {
@@ -110,7 +139,7 @@ fn only_recorded_process() -> Result<u32, Failure> {
     }
 }
 
-fn print(feed: &Feed) -> Result<(), Failure> {
+fn print(feed: &Feed, jobs: &JobOptions) -> Result<(), Failure> {
     let update = feed.wait_newer(0, TIMEOUT);
     let Some(now) = update.live else {
         let nothing = "the program has not recorded anything yet: try again in a moment";
@@ -118,10 +147,23 @@ fn print(feed: &Feed) -> Result<(), Failure> {
             update.failure.unwrap_or_else(|| nothing.into()),
         ));
     };
+    let jobs_chosen = jobs.choose(&now);
+    if jobs_chosen.as_ref().is_some_and(Vec::is_empty) {
+        let names: Vec<&str> = now.jobs.iter().skip(1).map(|job| &*job.name).collect();
+        return Err(Failure::no_match(match names[..] {
+            [] => "the program has no jobs that run or hold memory; mark them with heaptide.job, or omit --job".to_owned(),
+            _ => format!("no job matches: there are {}", names.join(", ")),
+        }));
+    }
     let mut output = Output::standard();
     let (columns, _) = output.size();
     let options = Options {
         order: LiveOrder::Total,
+        by_job: jobs.by_job,
+        choice: LiveChoice {
+            thread: None,
+            jobs: jobs_chosen,
+        },
         max_rows: None,
         max_width: columns,
         style: output.style(),
