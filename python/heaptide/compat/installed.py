@@ -19,6 +19,7 @@ def main(name: str) -> int:
     if module not in chosen:
         os.environ["HEAPTIDE_COMPAT"] = ",".join([*chosen, module])
         substitute([module])
+    # The name in messages. With `alter_sys`, runpy would replace it by that of a file.
     sys.argv[0] = name
-    runpy.run_module(f"heaptide.compat.{name}", run_name="__main__", alter_sys=True)
+    runpy.run_module(f"heaptide.compat.{name}", run_name="__main__", alter_sys=False)
     return 0

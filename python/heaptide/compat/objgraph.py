@@ -35,8 +35,6 @@ __all__ += objects.__all__
 __version__ = "3.7.0"
 
 _OWN_FORMATS = ("svg", "png", "html")
-# Among fewer objects a collection takes less time than the search for garbage.
-_MANY_OBJECTS = 16_000
 
 
 def _is_in_notebook() -> bool:
@@ -57,9 +55,8 @@ def _long_name(kind: type) -> str:
 class _CountingTracked(Counting):
     """Counts the objects that the garbage collector tracks, in its own lists."""
 
-    # Whether the last call found growth, and among how many objects. A program that grows will grow again.
+    # Whether the last call found growth. A program that grows will grow again.
     _has_grown = True
-    _n_objects = 0
 
     def _types(self, objects: Iterable[Any] | None, filter: Filter | None, *own: object) -> list[tuple[type, int]]:
         if objects is None and filter is None:
@@ -78,11 +75,9 @@ class _CountingTracked(Counting):
             if not _is_above(present, peaks):
                 return present
             del present
-        can_count = filter is None and self._n_objects >= _MANY_OBJECTS
-        types = _count_tracked(object(), live=True) if can_count else None
+        types = _count_tracked(object(), live=True) if filter is None else None
         present = super()._live(peaks, shortnames, filter) if types is None else self._by_name(types, shortnames)
         self._has_grown = _is_above(present, peaks)
-        self._n_objects = sum(present.values())
         return present
 
 

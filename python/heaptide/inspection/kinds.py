@@ -76,7 +76,8 @@ class Kind(str):
     ) -> Kind:
         """Make the kind of a classifier and a value; or, with `members`, any other selection of objects."""
         value = hex(int(label)) if by == "id" and label.isdecimal() else label
-        kind = super().__new__(cls, _TEXTS.get(by, "{}").format(value))
+        text = _TEXTS.get(by, "{}").format(value) if members is None else label
+        kind = super().__new__(cls, text)
         kind._by, kind._label, kind._type, kind._members = by, label, of_type, members
         return kind
 
@@ -127,6 +128,8 @@ class Kind(str):
         if cmp not in _COMPARISONS:
             raise ValueError(f"alt takes one of {', '.join(_COMPARISONS)}, not {cmp!r}")
         compare = _COMPARISONS[cmp]
+        if cmp in ("==", "!="):
+            return self if cmp == "==" else ~self
         if self._by == "size":
             bound = int(self._label)
             return Kind(
@@ -138,8 +141,6 @@ class Kind(str):
 
     def _related_types(self, cmp: str) -> Kind:
         this = cast("type", self._type)
-        if cmp in ("==", "!="):
-            return self if cmp == "==" else ~self
         below = _subtypes(this) if cmp.startswith("<") else list(type.mro(this)[1:])
         kinds = [Kind("kind", type_name(each)) for each in [*([this] if cmp.endswith("=") else []), *below]]
         words = {"<": "strict subtype", "<=": "subtype", ">": "strict supertype", ">=": "supertype"}
@@ -165,7 +166,7 @@ class Kind(str):
         return self._merged(other, "^", operator.xor)
 
     def __invert__(self) -> Kind:
-        return Kind("kind", f"~({self})", members=lambda view: view.all() - self.members(view))
+        return Kind("kind", f"~{self}", members=lambda view: view.all() - self.members(view))
 
     def __repr__(self) -> str:
         return str(self)
@@ -223,7 +224,7 @@ class Relation:
     @property
     def refdby(self) -> Relation:
         """A classifier by the kinds of referrers."""
-        return Relation("Rcs")
+        return _ReferrerTypes() if self._name == "Type" else Relation("Rcs")
 
     @property
     def dictof(self) -> Relation:
@@ -293,6 +294,31 @@ class Relation:
         if self._name not in RELATIONS:
             return f"<heapy's relation {self._name}>"
         return f"<heapy's relation {self._name}: use it as h.by(hp.{self._name}) or h & hp.{self._name}(...)>"
+
+
+class _ReferrerTypes(Relation):
+    """Classifies by the types of referrers. Unlike :attr:`Relation.refdby` of kinds, all dicts are one type."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("Type.refdby")
+
+    @property
+    def by(self) -> Relation:
+        return self
+
+    @property
+    def heading(self) -> str:
+        return "Referrers by Type"
+
+    def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
+        rows: dict[str, HeapSet] = {}
+        for name, members in Relation("Rcs").divide(heap_set):
+            types = {"dict" if kind.startswith("dict ") else kind for kind in name.split(", ")}
+            text = ", ".join(sorted(types))
+            rows[text] = rows[text] | members if text in rows else members
+        return list(rows.items())
 
 
 class _Both(Relation):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from heaptide.objects import at_addrs
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -31,7 +29,7 @@ class MappingProxy:
         from heaptide.inspection.heapy import of_objects
 
         answers = []
-        for each in at_addrs(self._of.nodes):
+        for each in self._of.nodes:
             try:
                 answers.append(question(each))
             except Exception:  # the object does not have it

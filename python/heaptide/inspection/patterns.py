@@ -233,7 +233,7 @@ class ReferencePattern:
     def __repr__(self) -> str:
         name = {"Clodo": "[dict of] class", "Type": "type"}.get(self._er._name, self._er._name)
         last = min(self._first + self._n_rows, len(self.rows))
-        lines = [f"Reference Pattern by <{name}>.", *map(repr, self.rows[self._first : last])]
-        if last < len(self.rows):
-            lines.append(f"<{len(self.rows) - last} more rows. Type e.g. '_.more' to view.>")
-        return "\n".join(lines)
+        heading = [] if self._first else [f"Reference Pattern by <{name}>."]
+        rows = map(repr, self.rows[self._first : last])
+        rest = ["<Type e.g. '_.more' for more.>"] if last < len(self.rows) else []
+        return "\n".join([*heading, *rows, *rest])

@@ -344,9 +344,9 @@ class IdentitySet:
         return Rows(self, 0, 0)
 
     @property
-    def nodes(self) -> list[int]:
-        """The addresses of the objects."""
-        return self._set.addresses()
+    def nodes(self) -> list[Any]:
+        """The objects themselves, if they still exist."""
+        return at_addrs(self._set.addresses())
 
     @property
     def theone(self) -> Any:

@@ -34,6 +34,14 @@ orders = [Order(1000 + number) for number in range(12)]
 cache = {"a": orders[3]}
 boxes = (Box(), [orders[5]])
 boxes[0].order = orders[5]
+chain = Box()
+for number in range(12):
+    holder = Box() if number % 2 else [None]
+    if number % 2:
+        holder.order = outer
+    else:
+        holder[0] = chain if number == 0 else outer
+    outer = holder
 """
 
 # Expressions whose results are the same text in both.
@@ -88,6 +96,14 @@ SAME = {
     "node sets": "len(guppy.sets.immnodeset(orders) - guppy.sets.mutnodeset(orders[:5])), orders[1] in guppy.sets.immnodeset(orders)",
     "union of node sets": "len(guppy.sets.immnodeset_union([orders[:3], orders[2:6]]))",
     "brief": "without_addresses(hp.iso(*orders).brief)",
+    "objects of a set": "sorted(type(each).__name__ for each in hp.iso(orders[0], 5, 'a').nodes), len(hp.iso(*orders).nodes)",
+    "comparisons of sizes": "texts(*(hp.Size(10).alt(sign) for sign in ('<', '<=', '==', '!=', '>', '>=')))",
+    "comparisons of types": "texts(*(hp.Type(dict).alt(sign) for sign in ('<', '<=', '==', '!=', '>', '>=')), ~hp.Type(int))",
+    "types of referrers": "hp.iso(*orders).by(hp.Type.refdby)",
+    "pattern with more rows": "without_addresses(hp.iso(chain).get_rp(depth=15))",
+    "more rows of a pattern": "without_addresses(hp.iso(chain).get_rp(depth=15).more)",
+    "rows after the last": "str(hp.iso(chain).get_rp(depth=15).more.more)",
+    "complement of a bit set": "~guppy.sets.immbitset([1])",
     "disjoint": "hp.iso(5).disjoint(hp.iso(6)), hp.iso(5).disjoint(hp.iso(5))",
 }
 

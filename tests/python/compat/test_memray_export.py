@@ -12,6 +12,7 @@ import pytest
 from support.commands import PROGRAMS, heaptide
 from support.downloaded_packages import folder_of
 from support.memray_comparison import Amount, Stack, heaptide_numbers, memray, memray_numbers
+from support.terminal_screen import TerminalScreen
 
 pytestmark = pytest.mark.once
 
@@ -118,3 +119,22 @@ def test_every_report_of_each_release_opens_the_export(tmp_path: Path, export: s
     run_memray("flamegraph", "-o", tmp_path / "page.html", written, env=environment)
     assert "allocate_and_free" in (tmp_path / "page.html").read_text()
     assert "allocate_and_free" in run_memray("summary", written, env=environment)
+    # The tree shows only the largest branch opened.
+    peak = json.loads(heaptide("stats", "--json", capture).stdout)["metadata"]["peak_memory"]
+    assert f"{peak / 1e6:.3f}MB (100.00 %) <ROOT>" in shown_tree(written, environment.get("PYTHONPATH", ""))
+
+
+def shown_tree(capture: Path, search_path: str) -> str:
+    """Return what memray's interactive tree shows, and quit it with its key."""
+    command = [sys.executable, "-m", "memray", "tree", str(capture)]
+    terminal = TerminalScreen(command, columns=160, lines=50, env={"PYTHONPATH": search_path})
+    try:
+        # The line of keys comes last: the program then reads them.
+        text = terminal.wait_for("<ROOT>", "make_room", "Quit the app")
+        terminal.type("q")
+        assert terminal.finish() == 0
+    finally:
+        if terminal.process.poll() is None:
+            terminal.process.kill()
+            terminal.process.wait()
+    return text

@@ -48,6 +48,31 @@ PROGRAMS = {
                 print(names(record), record.size, record.n_allocations, memray.AllocatorType(record.allocator).name)
         print(reason, sorted(record.size for record in live.values()))
     """,
+    "stacks of frees of Python's blocks": """
+        with memray.Tracker("python.bin", trace_python_allocators=True):
+            freed = [object() for _ in range(50)]
+            del freed
+        frees = {
+            str(record.stack_trace() + record.hybrid_stack_trace())
+            for record in memray.FileReader("python.bin").get_allocation_records()
+            if record.allocator == memray.AllocatorType.PYMALLOC_FREE
+        }
+        print(frees)
+    """,
+    "modules of the package": """
+        print(memray._memray.size_fmt(1_500), memray._version.__version__, memray._metadata.Metadata is memray.Metadata)
+        print(memray._memray.compute_statistics("out.bin").total_memory_allocated >= 5_000_000)
+        print(hasattr(memray, "no_such_name"), memray._destination.FileDestination is memray.FileDestination)
+    """,
+    "what an aggregated capture refuses": """
+        reader = record("aggregated.bin", file_format=memray.FileFormat.AGGREGATED_ALLOCATIONS)
+        for name in ("get_allocation_records", "get_temporary_allocation_records", "get_temporal_allocation_records",
+                     "get_temporal_high_water_mark_allocation_records"):
+            try:
+                list(getattr(reader, name)())
+            except NotImplementedError as error:
+                print(name, error)
+    """,
     "records compare and hash": """
         first = list(record_it.get_allocation_records())
         second = list(record_it.get_allocation_records())

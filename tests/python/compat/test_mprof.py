@@ -216,3 +216,12 @@ def test_attach_records_a_running_process(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1] == f"attaching to existing process, using hint: {sleeping.pid}"
     assert (tmp_path / "attached.dat").read_text().startswith("CMDLINE sleep 60\n")
+
+
+def test_installed_command_calls_itself_mprof(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "heaptide", "compat", "install", "mprof", "--to", tmp_path]
+    subprocess.run(install, check=True, capture_output=True)
+    done = subprocess.run(
+        [tmp_path / "mprof", "run", "-o", "x.dat", "true"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("mprof: Sampling memory every 0.1s"), done.stdout + done.stderr

@@ -30,7 +30,7 @@ class Revived:
 class Slotted:
     __slots__ = ("own", "other")
 
-# With few objects a collection is faster, and is run.
+# So that the objects of a scenario are less than a tenth, unless it makes many.
 many = [Plain() for _ in range(30_000)]
 kept = []
 collections_run = []

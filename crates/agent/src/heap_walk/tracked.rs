@@ -1,8 +1,9 @@
 //! Counts the objects that the collector tracks, by type, as a collection would leave them, without running one.
 //!
-//! The count is exact. It leaves out garbage, which [`super::garbage`] finds. A collection also stops tracking tuples, and before 3.14 dicts, that contain nothing tracked. These are left out of
-//! the count in the same way. Where the result of a collection depends on its order, or where it would run finalizers,
-//! the count gives up, and the caller runs the collection.
+//! The count is exact. It leaves out garbage, which is all that [`super::garbage`] does not mark. A collection also stops
+//! tracking tuples, and before 3.14 dicts, that contain nothing tracked. These are left out of the count in the same way.
+//! Where the result of a collection depends on its order, or where it would run finalizers, the count gives up, and the
+//! caller runs the collection.
 
 use std::collections::HashMap;
 
@@ -19,7 +20,7 @@ use crate::cpython::offsets::TypeField;
 use crate::cpython::references::{Object, Type};
 
 /// One object of garbage among this many makes a collection worthwhile.
-const GARBAGE_SHARE: usize = 10;
+const GARBAGE_SHARE: u64 = 10;
 
 /// Slots of the cache of types; a power of two.
 const RECENT: usize = 512;
@@ -52,40 +53,46 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
     let reader = unsafe { reader()? };
     // SAFETY: the caller keeps the objects of the proof alive.
     let (_, token) = unsafe { proof.objects()? };
-    let mut tracked: Column<Object> = Column::new();
-    let (mut tuples, mut dicts) = (Column::new(), Column::new());
+    let mut marker = Marker::new(&reader)?;
+    marker
+        .mark_roots(proof::locals(&reader, token).is_some())
+        .ok()?;
     let mut counter = Counter::new();
+    let mut rest: Column<Object> = Column::new();
+    // Only objects of the collector's lists: at its start the interpreter forgets tuples that seem to be tracked.
+    let mut plain: Column<Object> = Column::new();
+    let is_container = |type_: Type| type_ == reader.known.tuple || type_ == reader.known.dict;
     let all_read = roots::read_tracked(&reader, |object| {
         let type_ = reader.type_of(object);
         counter.add(type_);
-        tracked.push(object)
-            && tuples.push_if(object, type_ == reader.known.tuple)
-            && dicts.push_if(object, type_ == reader.known.dict)
+        rest.push_if(object, !marker.is_marked(object))
+            && (!is_container(type_) || plain.push_if(object, marker.is_plain(object)))
     });
     if !all_read {
         return None;
     }
-    let untracked = untracked_by_collection(&reader, &tuples, &dicts)?;
-
-    let mut marker = Marker::new(&reader)?;
-    marker.mark_roots(proof::locals(&reader, token).is_some(), &counter.counts);
-    marker.run().ok()?;
-    let mut garbage = marker.garbage(&tracked).ok()?;
-    garbage.sort_unstable_by_key(|object| object.address());
-    if garbage.len() * GARBAGE_SHARE > tracked.len() {
-        return None;
+    marker.mark_held(&rest).ok()?;
+    for object in rest.iter() {
+        plain
+            .push_if(*object, marker.is_plain(*object))
+            .then_some(())?;
     }
-    for object in garbage.iter() {
+    let n_tracked: u64 = counter.counts.iter().map(|(_, count)| count).sum();
+    let garbage = rest.iter().filter(|object| !marker.is_marked(**object));
+    let mut n_garbage = 0;
+    for object in garbage {
         let type_ = reader.type_of(*object);
         if reader.type_field(type_, TypeField::Finalize) != 0 {
             return None;
         }
         counter.remove(type_);
+        n_garbage += 1;
     }
-    for object in untracked.iter() {
-        if !contains(&garbage, *object) {
-            counter.remove(reader.type_of(*object));
-        }
+    if n_garbage * GARBAGE_SHARE > n_tracked {
+        return None;
+    }
+    for object in untracked_by_collection(&reader, &plain)? {
+        counter.remove(reader.type_of(object));
     }
     counter.counts.retain(|(_, count)| *count > 0);
     Some(counter.counts)
@@ -170,13 +177,9 @@ fn contains(sorted: &[Object], object: Object) -> bool {
     found.is_ok()
 }
 
-/// Returns the tracked tuples and dicts that a collection would stop tracking, sorted. Returns `None` if that depends on
-/// the collection's order: a tuple whose only tracked items are such tuples.
-fn untracked_by_collection(
-    reader: &Reader,
-    tuples: &[Object],
-    dicts: &[Object],
-) -> Option<Vec<Object>> {
+/// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if that depends on the
+/// collection's order: a tuple whose only tracked items are such tuples.
+fn untracked_by_collection(reader: &Reader, plain: &[Object]) -> Option<Vec<Object>> {
     let items = reader.basic_size(reader.known.tuple);
     // Items of a tuple; null if it is not complete.
     let items_of = |tuple: Object| {
@@ -185,37 +188,35 @@ fn untracked_by_collection(
             .map(move |number| unsafe { Object::at(word_at(tuple.address() + items + number * 8)) })
     };
     let is_free = |item: Option<Object>| item.is_some_and(|item| !may_be_tracked(reader, item));
-    let mut found: Vec<Object> = tuples
+    let (tuples, dicts): (Vec<Object>, Vec<Object>) = plain
         .iter()
-        .copied()
-        .filter(|tuple| items_of(*tuple).all(is_free))
-        .collect();
+        .partition(|object| reader.type_of(**object) == reader.known.tuple);
+    let (mut found, others): (Vec<Object>, Vec<Object>) = tuples
+        .into_iter()
+        .partition(|tuple| items_of(*tuple).all(is_free));
     found.sort_unstable_by_key(|object| object.address());
-    if !found.is_empty() {
-        let will_be_free =
-            |item: Option<Object>| is_free(item) || item.is_some_and(|item| contains(&found, item));
-        let is_ambiguous =
-            |tuple: Object| !contains(&found, tuple) && items_of(tuple).all(will_be_free);
-        if tuples.iter().copied().any(is_ambiguous) {
-            return None;
-        }
+    let will_be_free =
+        |item: Option<Object>| is_free(item) || item.is_some_and(|item| contains(&found, item));
+    if others
+        .into_iter()
+        .any(|tuple| items_of(tuple).all(will_be_free))
+    {
+        return None;
     }
     if collection_untracks_dicts(reader.layout.version) {
-        let free = dicts.iter().copied().filter(|dict| {
-            let mut keep = false;
+        let is_kept = |object| may_be_tracked(reader, object) && !contains(&found, object);
+        let has_kept = |dict: &Object| {
+            let mut kept = false;
             // SAFETY: the object is a dict.
             unsafe {
                 reader.dict_entries(*dict, |key, value| {
-                    let is_kept =
-                        |object| may_be_tracked(reader, object) && !contains(&found, object);
-                    keep = keep || is_kept(value) || is_kept(key);
+                    kept = kept || is_kept(value) || is_kept(key);
                 });
             }
-            !keep
-        });
-        let mut free: Vec<Object> = free.collect();
+            kept
+        };
+        let mut free: Vec<Object> = dicts.into_iter().filter(|dict| !has_kept(dict)).collect();
         found.append(&mut free);
-        found.sort_unstable_by_key(|object| object.address());
     }
     Some(found)
 }

@@ -105,7 +105,7 @@ def _show(profiler: TimeStamper | LineProfiler, stream: TextIO, precision: int) 
 
 
 def _parser(version: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(usage="python -m memory_profiler script_file.py")
+    parser = argparse.ArgumentParser("memory_profiler.py", "python -m memory_profiler script_file.py")
     parser.add_argument("--version", action="version", version=version)
     parser.add_argument(
         "--pdb-mmem", dest="max_mem", metavar="MAXMEM", type=float, help="start the debugger at this size in MiB"

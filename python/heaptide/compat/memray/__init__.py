@@ -7,6 +7,9 @@ Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in it
 underscore only repeat names for imports such as ``from memray._memray import compute_statistics``.
 """
 
+import importlib
+from types import ModuleType
+
 from heaptide.compat.memray.destinations import Destination, FileDestination, SocketDestination
 from heaptide.compat.memray.live_sockets import SocketReader
 from heaptide.compat.memray.notebook import load_ipython_extension
@@ -35,3 +38,12 @@ __all__ = [
     "set_log_level",
     "start_thread_trace",
 ]
+
+# Modules that ``import memray`` also loads, so that ``memray._memray.compute_statistics`` needs no other import.
+_MODULES = ("_destination", "_ipython", "_memray", "_metadata", "_stats", "_version")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")

@@ -61,7 +61,7 @@ class FileReader:
 
     def get_allocation_records(self) -> Iterator[AllocationRecord]:
         """Return every allocation and free, in order."""
-        events = self._events("all allocations")
+        events = self._events("get all allocations from")
         return self._event_records(events)
 
     def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
@@ -78,19 +78,19 @@ class FileReader:
         """Return the records of memory that was freed after at most `threshold` other allocations of its thread."""
         if self._metadata.file_format is FileFormat.AGGREGATED_ALLOCATIONS:
             self._check_open()
-            raise NotImplementedError("Can't find temporary allocations in a pre-aggregated capture file.")
+            raise NotImplementedError("Can't find temporary allocations using a pre-aggregated capture file.")
         return self._records(merge_threads, "--temporary-allocation-threshold", str(threshold))
 
     def get_temporal_allocation_records(self, merge_threads: bool = True) -> Iterator[TemporalAllocationRecord]:
         """Return the allocation sites, with the snapshots between which their blocks lived."""
-        events = self._events("allocations over time")
+        events = self._events("get allocation history using")
         return iter(temporal.lifetimes(events, self._max_memory_records, merge_threads))
 
     def get_temporal_high_water_mark_allocation_records(
         self, merge_threads: bool = True
     ) -> tuple[list[TemporalAllocationRecord], list[int]]:
         """Return the sites of blocks that were live at the peak between two snapshots, and these peaks in bytes."""
-        events = self._events("allocations over time")
+        events = self._events("get allocation history using")
         return temporal.high_water_marks(events, self._max_memory_records, merge_threads)
 
     def get_memory_snapshots(self) -> Iterator[MemorySnapshot]:
@@ -112,7 +112,7 @@ class FileReader:
         """Return the allocations of objects that are still alive, if the Tracker followed the lifetimes of objects."""
         from heaptide.compat.memray import object_tracking
 
-        events = self._events("tracked objects")
+        events = self._events("get tracked objects from")
         return iter(object_tracking.records(self._path, events, filter_objs))
 
     get_object_lifetime_events = get_tracked_objects
@@ -134,10 +134,10 @@ class FileReader:
         if self._is_closed:
             raise ValueError("Operation on a closed FileReader")
 
-    def _events(self, what: str) -> EventList:
+    def _events(self, purpose: str) -> EventList:
         self._check_open()
         if self._metadata.file_format is FileFormat.AGGREGATED_ALLOCATIONS:
-            raise NotImplementedError(f"Can't get {what} from a pre-aggregated capture file.")
+            raise NotImplementedError(f"Can't {purpose} a pre-aggregated capture file.")
         return EventList(self._path, self._stacks)
 
     def _event_records(self, events: EventList) -> Iterator[AllocationRecord]:

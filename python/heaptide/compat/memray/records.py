@@ -31,7 +31,8 @@ class AllocatorType(enum.IntEnum):
     MUNMAP = 15
 
 
-RELEASES = frozenset((AllocatorType.PYMALLOC_FREE, AllocatorType.FREE, AllocatorType.MUNMAP))
+# Records of these refuse to return a stack. Those of PYMALLOC_FREE have an empty one.
+WITHOUT_STACK = frozenset((AllocatorType.FREE, AllocatorType.MUNMAP))
 # Functions that memray does not distinguish.
 ALLOCATORS = {
     **{name: int(member) for name, member in AllocatorType.__members__.items()},
@@ -174,7 +175,7 @@ class AllocationRecord(_Traced):
         return hash(self._key())
 
     def _frames(self, wanted: str, max_stacks: int | None) -> list[Frame]:
-        if self.allocator in RELEASES:
+        if self.allocator in WITHOUT_STACK:
             raise NotImplementedError("Stack traces for deallocations aren't captured.")
         return super()._frames(wanted, max_stacks)
 

@@ -83,8 +83,8 @@ class BitSet:
         return ~number if self._is_complement else number
 
     def __repr__(self) -> str:
-        sign = "~" if self._is_complement else ""
-        return f"{sign}{type(self).__name__}({sorted(self._bits)})"
+        text = f"{type(self).__name__}({sorted(self._bits)})"
+        return f"(~{text})" if self._is_complement else text
 
 
 class ImmBitSet(BitSet):
