@@ -122,7 +122,7 @@ def _load(name: str) -> object:
     name = f"heaptide.{name}"
     native = _sys.modules.get("heaptide._native")
     # While another thread imports the native module, it has no functions yet, and nothing is recorded.
-    if getattr(native, "active", _no_capture)() is None:
+    if native is None or getattr(native, "active", _no_capture)() is None:
         return importlib.import_module(name)
     import gc
 

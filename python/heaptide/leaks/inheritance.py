@@ -74,7 +74,8 @@ class Inheritance:
         Returns False if a module is incomplete, because another thread is importing it.
         """
         pools, greenlets = sys.modules.get(_FUTURES), sys.modules.get("gevent.greenlet")
-        executor, greenlet = getattr(pools, "ThreadPoolExecutor", None), getattr(greenlets, "Greenlet", None)
+        executor = getattr(pools, "ThreadPoolExecutor", None)
+        greenlet: Any = getattr(greenlets, "Greenlet", None)
         if "submit" not in self._undo and executor is not None:
             self._replace(executor, "submit", self._submit_work)
         if "gevent" not in self._undo and hasattr(greenlet, "add_spawn_callback"):
