@@ -16,7 +16,7 @@ use crate::model::jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};
 use crate::symbols::{Names, NativeNames};
 
 /// The most jobs whose sums are kept at once. With their sites, each takes about 350 bytes.
-const MAX_JOBS_AT_ONCE: usize = 25_000;
+const MAX_JOBS_AT_ONCE: usize = 10_000;
 
 /// Calls `sink` with each job that passes the filter, capture by capture, by number. They are not collected, because there
 /// may be very many. `on_progress` receives the number of events replayed so far.
