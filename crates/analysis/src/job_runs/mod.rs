@@ -15,9 +15,7 @@ pub mod trend;
 
 pub use maybe::{HasUnknown, Maybe};
 pub use read::{RecordNotes, RecordReader};
-pub use run::{
-    JobProcess, JobRun, JobRuns, KeyRange, OUTCOMES, RunIndex, RunNumbers, SiteRange,
-};
+pub use run::{JobProcess, JobRun, JobRuns, KeyRange, OUTCOMES, RunIndex, RunNumbers, SiteRange};
 pub use table::{
     Basis, Distribution, Grouping, JobRow, JobTable, PeakKind, RetainedPerRun, job_table,
 };
