@@ -278,9 +278,9 @@ fn jobs(
         positions.insert(site.job, job);
         let thread = thread_of.get(&site.stream).copied().unwrap_or(0);
         let held = held_in(&mut held[job as usize], thread, job);
-        held.own_bytes += site.live.bytes;
-        held.total_bytes += site.live.bytes;
-        held.count += site.live.count;
+        held.own_bytes = held.own_bytes.saturating_add(site.live.bytes);
+        held.total_bytes = held.total_bytes.saturating_add(site.live.bytes);
+        held.count = held.count.saturating_add(site.live.count);
     }
     for (job, held) in jobs.iter_mut().zip(held) {
         job.held = sorted(held);

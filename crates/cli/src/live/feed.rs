@@ -181,6 +181,17 @@ impl Writer {
     }
 }
 
+// Without this, a caller that waits for the last update of a panicked thread would never return.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let failure =
+                "the live view failed while it read the recording: report the message above";
+            self.put(|update| update.failure = Some(failure.into()));
+        }
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
