@@ -12,7 +12,7 @@ import sys
 from _thread import get_ident, get_native_id
 
 from heaptide import _native
-from heaptide.containment import contained
+from heaptide.containment import contained, report_failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,18 +43,27 @@ def prepare() -> None:
 
 def _set_native_id(self: threading.Thread) -> None:
     _original(self)
-    _native.unrecorded(_report_start, self)
+    _report_start(self)
 
 
 def _rename(self: threading.Thread, name: str) -> None:
     _name.__set__(self, name)
-    _native.unrecorded(_report_start, self)
+    _report_start(self)
 
 
-@contained
 def _report_start(thread: threading.Thread) -> None:
-    if thread.native_id is not None:
-        _report(thread.native_id, thread)
+    """Report the name of a thread. Never raises.
+
+    The interpreter may meanwhile drop a reference of the program, such as one in its cache of attributes, so frees must be
+    recorded here. Nothing is allocated that would appear as the program's: a wrapper would make a tuple of the arguments.
+    """
+    try:
+        number = thread.native_id
+        name = thread.name
+        if number is not None and isinstance(name, str):
+            _native.name_thread(number, name)
+    except Exception as error:
+        report_failure(error)
 
 
 @contained
@@ -81,12 +90,6 @@ def _collect(names: list[tuple[int, str]]) -> None:
         # A program may set `Thread._name` to anything. The text of another object may be the program's own code.
         if number is not None and isinstance(name, str):
             names.append((number, name))
-
-
-def _report(number: int, thread: threading.Thread) -> None:
-    name = thread.name
-    if isinstance(name, str):
-        _native.name_thread(number, name)
 
 
 def install() -> None:
