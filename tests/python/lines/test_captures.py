@@ -21,5 +21,6 @@ def test_function_that_contains_a_comprehension_is_found(heaptide_run: Callable[
     answer = json.loads(heaptide("lines", "--json", "--function", "load", "--from", done.capture).stdout)
     (function,) = answer["functions"]
     (row,) = [line for line in function["lines"] if "bytearray" in line["text"]]
-    # Counted once, although before Python 3.12 the comprehension is a separate function on the same line.
-    assert 8 << 20 <= row["alive_bytes"] < 9 << 20
+    # Counted once, although before Python 3.12 the comprehension is a separate function on the same line. The line may also
+    # be the one that needs a new arena of 1 MiB.
+    assert 8 << 20 <= row["alive_bytes"] < 12 << 20
