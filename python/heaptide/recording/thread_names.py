@@ -54,8 +54,9 @@ def _rename(self: threading.Thread, name: str) -> None:
 def _report_start(thread: threading.Thread) -> None:
     """Report the name of a thread. Never raises.
 
-    The interpreter may meanwhile drop a reference of the program, such as one in its cache of attributes, so frees must be
-    recorded here. Nothing is allocated that would appear as the program's: a wrapper would make a tuple of the arguments.
+    The interpreter may meanwhile drop a reference of the program, such as one in its cache of attributes, so frees must
+    be recorded here. This allocates nothing that would appear as the program's; a wrapper would make a tuple of the
+    arguments.
     """
     try:
         number = thread.native_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,11 +71,13 @@ def test_task_that_cannot_write_to_the_home_has_its_capture_in_the_temporary_fol
 
 @pytest.mark.behaviour("ui")
 def test_pages_have_the_colours_of_the_other_pages() -> None:
-    def colours(path: str, first: str) -> str:
+    def values(path: str, first: str) -> dict[str, str]:
         text = (REPOSITORY / path).read_text()
         start = text.index(first)
-        return text[start : text.index("}", start)]
+        return dict(re.findall(r"(--[a-z-]+): ([^;]+);", text[start : text.index("}", start)]))
 
     for first in (":root {", ":root[data-theme='dark'] {"):
-        own = colours("python/heaptide/platforms/airflow/web/style.css", first)
-        assert own == colours("web/src/style.css", first)
+        own = values("python/heaptide/platforms/airflow/web/style.css", first)
+        of_pages = values("web/src/style.css", first)
+        assert len(own) > 10
+        assert own == {name: of_pages.get(name) for name in own}
