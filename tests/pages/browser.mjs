@@ -68,8 +68,13 @@ export function drawn(page) {
 
 /** Returns the tooltip at a share of the width, in a row counted from the top. */
 export async function hover(page, x, row) {
+  // Earlier input may still move the graph or remove the tooltip.
+  await drawn(page);
   const box = await page.locator('canvas[role=application]').boundingBox();
-  await page.mouse.move(box.x + x * box.width, box.y + row * 22 + 11);
+  const [left, top] = [box.x + x * box.width, box.y + row * 22 + 11];
+  // A mouse that is there already would not be moved.
+  await page.mouse.move(left, top + 1);
+  await page.mouse.move(left, top);
   await drawn(page);
   const tooltip = page.locator('.tooltip');
   return (await tooltip.count()) ? tooltip.innerText() : '';
