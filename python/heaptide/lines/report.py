@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, TextIO
 
 from heaptide import _native, platforms, private_files
-from heaptide.messages import reason, say
+from heaptide.messages import reason, say, say_once
 from heaptide.platforms import compss
 
 # Names a file that all reports are appended to; platforms have other names for it.
@@ -134,11 +134,22 @@ def deliver(text: str, stream: Any, what: str) -> None:
         if stream is not None:
             _write(stream, text)
         elif path:
-            append(path, text)
+            _append_report(path, text)
         else:
             _write(sys.stdout, text)
     except Exception as error:
-        say(f"the line report of {what} could not be written ({reason(error)}): check the stream or file it goes to")
+        say_once(
+            f"the line report of {what} could not be written ({reason(error)}): check the stream or file it goes to"
+        )
+
+
+def _append_report(path: str, text: str) -> None:
+    try:
+        append(path, text)
+    except FileNotFoundError:
+        # The folder was named for all nodes of a job, and this node does not have it.
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        append(path, text)
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -6,8 +6,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,41 @@ def test_master_writes_a_profile_and_keeps_the_programs_behaviour(compss: Enviro
     drawing = (tmp_path / "profile.svg").read_text()
     size = max(sizes_in(profile))
     assert drawing.startswith("<svg") and f"peak {size:.1f} MiB" in drawing
+
+
+@pytest.mark.behaviour("command", "document")
+def test_command_is_installed_on_request_without_memory_profiler(compss: Environment, tmp_path: Path) -> None:
+    assert find_spec("memory_profiler") is None and find_spec("mprof") is None
+    install = [sys.executable, "-m", "heaptide", "compat", "install", "mprof", "--to", "bin"]
+    subprocess.run(install, check=True, capture_output=True, cwd=tmp_path)
+    (tmp_path / "launch.py").write_text(LAUNCH)
+
+    def mprof(*words: str) -> subprocess.CompletedProcess[str]:
+        env = {**compss.variables({}), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+        command = ["mprof", *words]
+        return subprocess.run(command, input="typed\n", capture_output=True, text=True, cwd=tmp_path, env=env)
+
+    done = mprof("run", "--multiprocess", "--include-children", "--output", "node.dat", "launch.py", "app")
+    assert done.returncode == 3 and "0 False ['app'] typed" in done.stdout, done.stderr
+    assert re.search(r"node\.dat\t\d+\.\d+ MiB", mprof("peak", "node.dat").stdout)
+    assert mprof("plot", "-o", "node.svg", "node.dat").returncode == 0
+    assert (tmp_path / "node.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.behaviour("command")
+def test_command_of_memory_profiler_is_kept_and_runs_our_module_with_the_variable(
+    compss: Environment, tmp_path: Path
+) -> None:
+    before = (compss.bin / "mprof").read_bytes()
+    refused = compss.run("heaptide", "compat", "install", "mprof", cwd=tmp_path, check=False)
+    assert refused.returncode == 1 and "exists and is not Heaptide's" in refused.stderr
+    assert (compss.bin / "mprof").read_bytes() == before
+    (tmp_path / "app.py").write_text("raise SystemExit(3)\n")
+    # memory_profiler's own mprof drops the exit code.
+    for env, code in (({}, 0), (COMPAT, 3)):
+        words = ("mprof", "run", "--multiprocess", "--include-children", "--output", f"{code}.dat", "app.py")
+        assert compss.run(*words, cwd=tmp_path, check=False, **env).returncode == code
+        assert ("HEAPTIDE " in (tmp_path / f"{code}.dat").read_text()) == bool(code)
 
 
 @pytest.mark.behaviour("workers", "fresh_file")

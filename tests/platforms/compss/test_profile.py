@@ -109,7 +109,7 @@ def short(n):
     return len([1] * n)
 
 # Set after the decoration, as an environment script of a worker may do.
-os.environ["COMPSS_PROFILING_FILE"] = "profiles.txt"
+os.environ["COMPSS_PROFILING_FILE"] = "reports/of/workers.txt"
 for _ in range(50):
     short(1000)
 """
@@ -117,7 +117,7 @@ for _ in range(50):
     command = compss.words(("python", "many.py"))
     workers = [subprocess.Popen(command, cwd=folder, env=compss.variables(COMPAT)) for _ in range(4)]
     assert [worker.wait() for worker in workers] == [0] * 4
-    lines = (folder / "profiles.txt").read_text().splitlines()
+    lines = (folder / "reports" / "of" / "workers.txt").read_text().splitlines()
     assert len(lines) == 200
     assert all(re.fullmatch(r"/\S+/many\.py short [\d.]+ MiB", line) for line in lines)
 
