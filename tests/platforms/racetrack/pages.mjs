@@ -1,18 +1,20 @@
 /**
  * Opens the pages of a Racetrack job in Chromium, below the prefix of the job, without a network.
  *
- * usage: ADDRESS=http://127.0.0.1:PORT/pub/job/NAME/VERSION SHOTS=folder node pages.mjs
+ * The job runner's own Swagger page loads swagger-ui from a public server; it gets the files of the folder SWAGGER.
+ *
+ * usage: ADDRESS=http://127.0.0.1:PORT/pub/job/NAME/VERSION SWAGGER=folder SHOTS=folder node pages.mjs
  */
 import assert from 'node:assert/strict';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { launch } from '../../pages/browser.mjs';
 
-const { ADDRESS, SHOTS } = process.env;
+const { ADDRESS, SHOTS, SWAGGER } = process.env;
 const PROFILER = '/api/v1/profiler';
 const browser = await launch();
 
-/** Opens a page, and fails if it asks another server for anything or has an error. */
-async function visit(path, name, examine) {
+/** Opens a page, and fails if it asks another server for anything but the expected files, or has an error. */
+async function visit(path, name, examine, expected = []) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   context.setDefaultTimeout(300_000);
   const page = await context.newPage();
@@ -22,7 +24,10 @@ async function visit(path, name, examine) {
   await context.route(
     (url) => url.protocol.startsWith('http') && url.origin !== new URL(ADDRESS).origin,
     (route) => {
-      outside.push(route.request().url());
+      const url = route.request().url();
+      const file = basename(url);
+      if (expected.includes(file)) return route.fulfill({ path: join(SWAGGER, file) });
+      if (!expected.length || !url.endsWith('favicon.png')) outside.push(url);
       return route.abort();
     },
   );
@@ -57,5 +62,29 @@ await visit(`${PROFILER}/docs`, 'routes', async (page) => {
   // Three blocks of 8,000,000 bytes, and the list of all blocks so far.
   assert.match(await output.innerText(), /perform:.*job\.py:7 -> 24\.00\dMB/);
 });
+
+// The job's own Swagger page lists the routes next to the job's, and calls them below the prefix.
+await visit(
+  '/docs',
+  'swagger',
+  async (page) => {
+    const path = (route) => page.locator(`[data-path="${route}"]`);
+    await path('/api/v1/perform').waitFor();
+    for (const route of ['start', 'stop', 'report', 'flamegraph', 'stats']) {
+      assert.equal(await path(`${PROFILER}/memray/${route}`).count(), 1, route);
+    }
+    for (const route of ['status', 'sessions', 'table', 'summary', 'tree', 'timeline', 'diff', 'snapshot', 'heap']) {
+      assert.equal(await path(`${PROFILER}/${route}`).count(), 1, route);
+    }
+    const stats = page.locator('.opblock', { has: path(`${PROFILER}/memray/stats`) });
+    await stats.locator('.opblock-summary-control').click();
+    await stats.getByRole('button', { name: 'Try it out' }).click();
+    await stats.getByRole('button', { name: 'Execute' }).click();
+    const answer = stats.locator('.live-responses-table');
+    await answer.waitFor();
+    assert.match(await answer.innerText(), /200[^]*perform:.*job\.py:7 -> 24\.00\dMB/);
+  },
+  ['swagger-ui-bundle.js', 'swagger-ui.css'],
+);
 
 await browser.close();

@@ -254,5 +254,6 @@ def test_own_openapi_document_lists_all_routes(job: RacetrackJob) -> None:
 
 @pytest.mark.behaviour("flamegraph", "swagger", "prefixes")
 @pytest.mark.usefixtures("recorded")
-def test_browser_draws_the_pages_below_the_prefix_without_a_network(job: RacetrackJob) -> None:
-    run_in_browser(Path(__file__).with_name("pages.mjs"), ADDRESS=job.address + PREFIX)
+def test_browser_draws_the_pages_below_the_prefix_without_a_network(job: RacetrackJob, racetrack: Environment) -> None:
+    (swagger,) = racetrack.folder.glob("lib/*/site-packages/fastapi_offline/static")
+    run_in_browser(Path(__file__).with_name("pages.mjs"), ADDRESS=job.address + PREFIX, SWAGGER=str(swagger))

@@ -29,8 +29,11 @@ standalone.{call}
 @pytest.mark.behaviour("spellings", "before_import")
 @pytest.mark.parametrize(
     "env",
-    [{"MEMRAY_PROFILER": "T"}, {"MEMRAY_PROFILER": " On "}, {"HEAPTIDE_PROFILER": "yes"}],
-    ids=["T", "On with blanks", "HEAPTIDE_PROFILER"],
+    [
+        *({"MEMRAY_PROFILER": value} for value in ("true", "t", "yes", "y", "1", "on", "TRUE", "Yes", " On ")),
+        {"HEAPTIDE_PROFILER": "yes"},
+    ],
+    ids=lambda env: " ".join(f"{name}={value!r}" for name, value in env.items()),
 )
 def test_every_spelling_records_the_import_of_the_job(
     serve: Callable[..., RacetrackJob], tmp_path: Path, env: dict[str, str]

@@ -38,7 +38,7 @@ def work_heap(max_jobs):
 work_heap(10)
 
 # Now we can run a larger number of jobs
-h = work_heap(100)
+h = work_heap(1000)
 
 print(h)
 print(h[0].byvia)
