@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from platform_support.airflow_celery import Broker, start_workers
-from platform_support.airflow_stack import Home, Stack
+from platform_support.airflow_stack import Home, Stack, wait
 from platform_support.environments import Environment
 
 PROFILING = {
@@ -16,6 +16,17 @@ PROFILING = {
     "heaptide_trace_tasks": "memory_cases.case_*, celery_cases, left_behind, other_team.*",
     "heaptide_upload": "yes",
 }
+
+
+def have_results(stack: Stack) -> bool:
+    """Return whether all task processes have written their results: a run may end before they have."""
+    rows = [
+        row
+        for dag in ("memory_cases", "other_team", "celery_cases")
+        for row in stack.json(f"/heaptide/dag?dag_id={dag}&format=json")
+    ]
+    has_far_log = any(row["labels"]["task_id"] == "far_grows" for row in rows)
+    return has_far_log and all(row["outcome"] != "running" for row in rows)
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +50,7 @@ def stack(
         with ThreadPoolExecutor(3) as pool:
             ended = pool.map(lambda dag: stack.wait_for_run(dag, "one"), ("memory_cases", "other_team", "celery_cases"))
             list(ended)
+        wait(lambda: have_results(stack), "all task processes have written their results")
         yield stack
     finally:
         stack.stop()

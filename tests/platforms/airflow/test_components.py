@@ -35,10 +35,31 @@ CASES: dict[str, dict[str, Any]] = {
         "env": {MEMRAY: "api"},
         "before": "import os; os.symlink('/dev/full', os.path.join(home, 'api_memory.bin'))",
     },
+    "full_for_everything": {
+        "component": "api",
+        "env": {MEMRAY: "api"},
+        "before": (
+            "import os\n"
+            "os.symlink('/dev/full', os.path.join(home, 'api_memory.bin'))\n"
+            "os.mkdir(os.path.join(home, 'heaptide'))\n"
+            "os.symlink('/dev/full', os.path.join(home, 'heaptide', 'processes'))\n"
+        ),
+    },
     "recorded_already": {
         "component": "api",
         "env": {MEMRAY: "api"},
         "before": "import heaptide; heaptide.Tracker(home + '/other.tide').start()",
+    },
+    "recorded_by_settings": {
+        "component": "api",
+        "env": {MEMRAY: "api"},
+        "before": (
+            "from heaptide import settings\n"
+            "from heaptide.recording import from_settings\n"
+            "values = {'home': home, 'out': home + '/other.tide'}\n"
+            "from_settings.begin(settings.load().with_values(values), 'airflow')\n"
+        ),
+        "after": "import heaptide; assert heaptide.active(); open(home + '/continued', 'w').close()",
     },
     "by_our_variable": {
         "component": "scheduler",
@@ -181,10 +202,18 @@ def test_second_scheduler_of_a_home_has_a_capture_of_its_own(answers: Answers) -
 
 
 @pytest.mark.behaviour("failure_does_not_stop")
-@pytest.mark.parametrize("case", ["no_folder", "full", "recorded_already"])
+@pytest.mark.parametrize("case", ["no_folder", "full", "full_for_everything", "recorded_already"])
 def test_component_runs_when_its_recording_fails(case: str, answers: Answers) -> None:
     assert answers.results[case]["value"] == 5, answers.results[case]
     assert answers.log(case).count("api runs without being recorded: ") == 1, answers.log(case)
+
+
+@pytest.mark.behaviour("failure_does_not_stop")
+def test_component_does_not_end_a_recording_that_others_started(answers: Answers) -> None:
+    assert answers.results["recorded_by_settings"]["value"] == 5, answers.results["recorded_by_settings"]
+    assert answers.log("recorded_by_settings").count("api runs without being recorded: ") == 1
+    assert "Heaptide recorded" not in answers.log("recorded_by_settings")
+    (answers.folder / "recorded_by_settings" / "continued").stat()
 
 
 @pytest.mark.behaviour("memray_keeps_its_keys")

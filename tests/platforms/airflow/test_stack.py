@@ -55,6 +55,14 @@ def test_mapped_tasks_are_told_apart(stack: Stack) -> None:
     for index in (0, 1):
         (record,) = stack.records(*RUN, "case_mapped", index)
         assert allocated_by_the_task(record, (index + 1) * 3_000_000 + 33)
+        model = json.loads(stack.home.heaptide("transform", "json", "-o", "-", record["capture"]).stdout)
+        assert model["processes"][0]["command"] == [
+            "airflow",
+            "task",
+            f"memory_cases.case_mapped[{index}]",
+            "one",
+            "try 1",
+        ]
 
 
 @pytest.mark.behaviour("tasks")
@@ -208,6 +216,30 @@ def test_numbers_come_from_the_log_if_the_record_is_out_of_reach(stack: Stack) -
     finally:
         for path in hidden:
             path.rename(path.with_suffix(".jsonl"))
+
+
+@pytest.mark.behaviour("retention")
+def test_tab_says_that_a_capture_has_been_removed(stack: Stack) -> None:
+    (record,) = stack.records(*RUN, "case_mapped", 0)
+    path = "/heaptide/task-instance?dag_id=memory_cases&run_id=one&task_id=case_mapped&map_index=0"
+    files = [stack.home.folder / "heaptide" / "tasks" / "memory_cases" / "jobs-forged.jsonl", Path(record["capture"])]
+    del record["labels"]["uploaded_to"]
+    files[0].write_text(json.dumps({**record, "id": "forged/1", "time": record["time"] + 1}) + "\n")
+    hidden = files[1].rename(files[1].with_suffix(".hidden"))
+    try:
+        page = stack.request("GET", path, user="rob")[1]
+        assert "The capture has been removed" in page and "it is at" not in page
+    finally:
+        hidden.rename(files[1])
+        files[0].unlink()
+
+
+@pytest.mark.behaviour("teams")
+def test_folders_of_results_can_be_listed_only_by_their_user(stack: Stack) -> None:
+    folder = stack.home.folder / "heaptide"
+    folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
+    assert {"parses", "tasks", "memory_cases", "control"} <= {path.name for path in folders}
+    assert {str(path): oct(path.stat().st_mode & 0o777) for path in folders if path.stat().st_mode & 0o077} == {}
 
 
 @pytest.mark.behaviour("run_as_user", "elsewhere")

@@ -37,6 +37,32 @@ def test_task_process_with_an_inherited_recording_gets_its_own(
     assert [path.name for path in home.folder.glob("parent.tide*")] == ["parent.tide"]
 
 
+@pytest.mark.behaviour("task_outcomes")
+def test_rescheduled_task_is_recorded_before_airflow_may_run_it_again(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_tasks": "by_hand"})
+    (record,) = run_tasks(home, "1", "rescheduled")
+    assert record["outcome"] == "deferred" and record["labels"]["state"] == "up_for_reschedule"
+    assert record["peak_bytes"] >= 21_000_033
+    lines = (home.folder / "when reported").read_text().splitlines()
+    assert [json.loads(line)["outcome"] for line in lines] == ["running", "deferred"]
+    date = float((home.folder / "reported date").read_text())
+    assert date > 1_000_000_000, "the work of Heaptide shortens the pause of the task"
+
+
+@pytest.mark.behaviour("upload")
+def test_address_of_an_uploaded_capture_is_that_of_the_location(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    profiling = {"heaptide_trace_tasks": "by_hand", "heaptide_upload": "yes"}
+    home = Home(installed("airflow"), tmp_path / "home", profiling)
+    (record,) = run_tasks(home, "1", AIRFLOW__LOGGING__REMOTE_LOG_CONN_ID="store")
+    copied = home.folder / "remote" / "heaptide" / "tasks" / "by_hand" / "t" / "run_0.try1.tide"
+    assert record["labels"]["uploaded_to"] == f"file://{copied}"
+    assert copied.read_bytes() == Path(record["capture"]).read_bytes()
+
+
 @pytest.mark.behaviour("retention")
 def test_captures_of_tasks_are_bounded_by_number_age_and_size(
     installed: Callable[[str], Environment], tmp_path: Path
@@ -55,6 +81,20 @@ def test_captures_of_tasks_are_bounded_by_number_age_and_size(
     (home.folder / "heaptide" / ".swept").unlink()
     run_tasks(home, "1", AIRFLOW__PROFILING__HEAPTIDE_KEEP_BYTES="0")
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.behaviour("retention")
+def test_each_instance_of_a_mapped_task_keeps_its_captures(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    profiling = {"heaptide_trace_tasks": "by_hand", "heaptide_keep": "1"}
+    home = Home(installed("airflow"), tmp_path / "home", profiling)
+    assert len(run_tasks(home, "3", "mapped")) == 3
+    folder = home.folder / "heaptide" / "tasks" / "by_hand" / "t"
+    assert sorted(path.name for path in folder.iterdir()) == [f"run.map{index}.try1.tide" for index in range(3)]
+    run_tasks(home, "2", "mapped")
+    latest = ["run.map0.try1-2.tide", "run.map1.try1-2.tide", "run.map2.try1.tide"]
+    assert sorted(path.name for path in folder.iterdir()) == latest
 
 
 @pytest.mark.behaviour("elsewhere")

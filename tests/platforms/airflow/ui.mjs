@@ -39,6 +39,8 @@ async function memory(page, title) {
 async function fits(frame, what) {
   const overhang = await frame.locator('html').evaluate((html) => html.scrollWidth - html.clientWidth);
   assert.ok(overhang <= 0, `${what} is ${overhang} pixels too wide`);
+  const tables = await frame.locator('.scroll').evaluateAll((all) => all.map((one) => one.scrollWidth - one.clientWidth));
+  assert.deepEqual(tables.filter((hidden) => hidden > 0), [], `tables of ${what} hide pixels at their right`);
 }
 
 const shot = (page, name) => page.screenshot({ path: `${SHOTS}/${name}.png` });
@@ -96,6 +98,12 @@ frame = await memory(page, 'Memory');
 assert.equal(await frame.locator('tbody tr').count(), 9);
 assert.ok((await frame.locator('svg.bars rect.peak').count()) >= 9);
 await shot(page, 'dag-dark');
+// Charts of 50 processes, the widest ones, leave the names of tasks in one piece.
+const names = await frame.locator('tbody').evaluate((body) => {
+  for (const chart of body.querySelectorAll('svg.bars')) chart.setAttribute('width', '200');
+  return [...body.querySelectorAll('td:first-child code')].map((name) => name.getClientRects().length);
+});
+assert.deepEqual(names, Array(9).fill(1));
 await setTheme(page, 'light');
 await page.reload();
 frame = await memory(page, 'Memory');

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from support.waiting import wait_until
+from support.waiting import NEVER, wait_until
 
 from platform_support.environments import TESTS, Environment
 
@@ -196,7 +196,7 @@ class Stack:
         codes = {}
         for component, process in self.processes.items():
             try:
-                codes[component] = process.wait(60)
+                codes[component] = process.wait(NEVER)
             except subprocess.TimeoutExpired:
                 codes[component] = -9
         for process in self.processes.values():

@@ -7,6 +7,7 @@ deferred or rescheduled runs in several processes under one try; the later ones 
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any
 
@@ -18,6 +19,7 @@ from heaptide.recording import capture_files, tracker
 ENDING = ".tide"
 # The size of all captures together is checked at most once in this time.
 SWEEP_SECONDS = 60
+_MAPPED = re.compile(rf"(\.map\d+)\.try\d+(?:-\d+)?{re.escape(ENDING)}")
 
 
 def folder_of(dag_id: str, folder: str) -> str:
@@ -58,9 +60,9 @@ def drop_inherited() -> None:
 
 
 def retain(capture: str, chosen: Profiling, folder: str) -> None:
-    """Remove the oldest captures of this task; from time to time, apply the limits of age and size to all tasks."""
+    """Remove the oldest captures of this task and map index; from time to time, apply age and size to all tasks."""
     families: dict[str, list[str]] = {}
-    for path in _by_age(os.path.dirname(capture)):
+    for path in _by_age(os.path.dirname(capture), _map_index(capture)):
         # Interpreters that a task started have captures whose names continue that of the task.
         families.setdefault(path.partition(ENDING)[0], []).append(path)
     for family in list(families.values())[max(chosen.keep, 1) :]:
@@ -100,10 +102,16 @@ def sweep(chosen: Profiling, results_folder: str) -> None:
             _remove(path)
 
 
-def _by_age(folder: str) -> list[str]:
-    """Return the captures of a folder, the latest first."""
+def _map_index(path: str) -> str:
+    """Return the part of a capture's name that names the map index; empty for a task that is not mapped."""
+    found = _MAPPED.search(path)
+    return "" if found is None else found[1]
+
+
+def _by_age(folder: str, map_index: str) -> list[str]:
+    """Return the captures of a folder that have the map index, the latest first."""
     try:
-        names = [name for name in os.listdir(folder) if ENDING in name]
+        names = [name for name in os.listdir(folder) if ENDING in name and _map_index(name) == map_index]
     except OSError:
         return []
     paths = [os.path.join(folder, name) for name in names]
@@ -129,14 +137,15 @@ def upload(capture: str) -> str:
     from airflow.configuration import conf
     from airflow.sdk import ObjectStoragePath
 
-    base = conf.get("logging", "remote_base_log_folder", fallback="")
+    base = conf.get("logging", "remote_base_log_folder", fallback="").rstrip("/")
     if not base:
         raise ValueError("[logging] remote_base_log_folder is not set, so there is no remote location")
     connection = conf.get("logging", "remote_log_conn_id", fallback="") or None
-    relative = os.path.join("tasks", *capture.split(os.sep)[-3:])
-    target = ObjectStoragePath(base.rstrip("/"), conn_id=connection) / "heaptide" / relative
+    relative = os.path.join("heaptide", "tasks", *capture.split(os.sep)[-3:])
+    target = ObjectStoragePath(base, conn_id=connection) / relative
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(capture, "rb") as source, target.open("wb") as copy:
         while piece := source.read(1 << 20):
             copy.write(piece)
-    return str(target)
+    # The text of `target` would have the connection in it, which other programs do not understand.
+    return f"{base}/{relative}"

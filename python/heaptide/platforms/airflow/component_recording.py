@@ -31,7 +31,7 @@ FOLLOWS_ALL_FORKS = {"api": "worker", "triggerer": "child"}
 NOTE_SECONDS = 60
 
 # A worker of a component waits at most this long for the component's own process to start its recording.
-MAX_WAIT_FOR_MAIN = 5
+MAX_WAIT_FOR_MAIN = 30
 
 _lock: int | None = None
 _seen = ""
@@ -66,8 +66,11 @@ def begin(name: str, chosen: Profiling) -> str:
     return path
 
 
-def end() -> str:
-    """Stop the recording of this component; return the path of its capture."""
+def end(name: str) -> str:
+    """Stop the recording of this component; return the path of its capture. One that others started continues."""
+    running = from_settings.current()
+    if running is None or running.component != name:
+        return ""
     ended = from_settings.end()
     return "" if ended is None else ended.path
 
@@ -125,7 +128,7 @@ def ask(component: str, chosen: Profiling, word: str) -> None:
 
 
 def obey_control_file(
-    component: str, role: str, chosen: Profiling, start: Callable[[str], None], stop: Callable[[str], None]
+    component: str, role: str, chosen: Profiling, start: Callable[[str], object], stop: Callable[[str], object]
 ) -> None:
     """Start and stop the recording of this process as the control file says, from now on."""
     global _seen

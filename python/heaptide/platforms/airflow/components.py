@@ -94,8 +94,8 @@ def run_component(
         stop(name)
 
 
-def start(name: str) -> None:
-    """Start to record this process as the component, unless it is recorded already."""
+def start(name: str) -> bool:
+    """Start to record this process as the component, unless it is recorded already; return whether that worked."""
     try:
         from heaptide.platforms.airflow import component_recording
 
@@ -104,6 +104,8 @@ def start(name: str) -> None:
             log.info("Heaptide records %s into %s", name, path)
     except Exception as error:
         log.warning("%s runs without being recorded: %s", name, reason(error))
+        return False
+    return True
 
 
 def stop(name: str) -> None:
@@ -111,7 +113,7 @@ def stop(name: str) -> None:
     recording = sys.modules.get("heaptide.platforms.airflow.component_recording")
     if recording is not None:
         try:
-            path = recording.end()
+            path = recording.end(name)
             if path:
                 log.info("Heaptide recorded %s into %s; inspect it with: heaptide flamegraph %s", name, path, path)
         except Exception as error:
@@ -135,14 +137,17 @@ def join_as_api_worker() -> None:
 def _prepare(name: str, chosen: profiling.Profiling) -> None:
     from heaptide.platforms.airflow import children, component_recording
 
-    children.follow(name, chosen)
-    if chosen.is_selected(name):
-        component_recording.ask(name, chosen, "on")
-        start(name)
-    else:
-        component_recording.ask(name, chosen, "off")
-    component_recording.note_process(name, "main", chosen)
-    component_recording.obey_control_file(name, "main", chosen, start, stop)
+    is_selected = chosen.is_selected(name)
+    component_recording.ask(name, chosen, "on" if is_selected else "off")
+    has_failed = is_selected and not start(name)
+    try:
+        component_recording.note_process(name, "main", chosen)
+        component_recording.obey_control_file(name, "main", chosen, start, stop)
+        children.follow(name, chosen)
+    except Exception:
+        # The log has one line about the failure already, and the reason is likely the same.
+        if not has_failed:
+            raise
 
 
 def _warn_about_unknown_names() -> None:

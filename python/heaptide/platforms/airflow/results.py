@@ -213,11 +213,14 @@ def is_visible(who: dict[str, Any]) -> bool:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder that only this user can list, with its parents."""
+    """Make a folder that only this user can list, and its parents likewise."""
+    if not os.path.isdir(os.path.dirname(folder) or "."):
+        make_folder(os.path.dirname(folder))  # `os.makedirs` would let everybody list the parents
     try:
-        os.makedirs(folder, mode=0o700, exist_ok=True)
+        os.mkdir(folder, 0o700)
     except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, "this is not a folder", folder) from None
+        if not os.path.isdir(folder):
+            raise NotADirectoryError(errno.ENOTDIR, "this is not a folder", folder) from None
 
 
 def _start(pid: int) -> str:

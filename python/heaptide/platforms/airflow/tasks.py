@@ -1,17 +1,20 @@
 """Records task instances through Airflow's listener hooks, in the process that runs the task.
 
-`on_starting` begins the recording before the DAG file is imported; `before_stopping` ends it after all callbacks. The
-latter is the only hook that also fires for tasks that are deferred or rescheduled. A killed task calls none: its first
-result line and its capture remain. The hooks for failed tasks also fire in the scheduler, where they do nothing.
+`on_starting` begins the recording before the DAG file is imported; `before_stopping` ends it after all callbacks. A
+task that is deferred or rescheduled has no hook before it reports that; its recording ends when it sends the report. A
+killed task calls no hook: its first result line and its capture remain. The hooks for failed tasks also fire in the
+scheduler, where they do nothing.
 """
 
 from __future__ import annotations
 
 import atexit
+import datetime
 import functools
 import logging
 import os
 import sys
+import time
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -34,6 +37,8 @@ OUTCOMES = {
 }
 # Airflow sets this before a process becomes `sudo`, which runs the task as another user.
 REEXECUTED = "_AIRFLOW__REEXECUTED_PROCESS"
+# Message to the supervisor → state in which Airflow may run the same try again.
+PAUSES = {"DeferTask": "deferred", "RescheduleTask": "up_for_reschedule", "AwaitInputTask": "awaiting_input"}
 KEY = ("dag_id", "run_id", "task_id", "map_index", "try_number")
 
 
@@ -128,7 +133,9 @@ def _begin(key: dict[str, Any]) -> None:
     path = captures.name_for(key, folder)
     results.make_folder(os.path.dirname(path))
     options = tracker.RecordingOptions.checked(**chosen.options(is_task=True))
-    command = ["airflow", "task", f"{key['dag_id']}.{key['task_id']}", str(key["run_id"]), f"try {key['try_number']}"]
+    mapped = f"[{key['map_index']}]" if int(key["map_index"]) >= 0 else ""
+    task = f"{key['dag_id']}.{key['task_id']}"
+    command = ["airflow", "task", task + mapped, str(key["run_id"]), f"try {key['try_number']}"]
     # The command line of the process is that of the component that forked it.
     process_labels.label(component="task")
     warning = tracker.start(path, options, command=command, user_folders=profiling.dag_folders())
@@ -136,15 +143,41 @@ def _begin(key: dict[str, Any]) -> None:
         log.warning("%s; Python stacks are left out of the capture", warning)
     session.publish(path, sample_bytes=options.sample_bytes, objects=options.objects, interval_ms=options.interval_ms)
     labels = {name: str(key[name]) for name in KEY}
-    mapped = f"[{key['map_index']}]" if int(key["map_index"]) >= 0 else ""
     unit = f"{key['run_id']}{mapped} try {key['try_number']}"
     results_folder = captures.folder_of(key["dag_id"], folder)
-    job = results.begin(f"{key['dag_id']}.{key['task_id']}", unit, labels, path, results_folder)
+    job = results.begin(task, unit, labels, path, results_folder)
     _recorded = _Recorded(key, job, path, folder)
     # A task whose DAG file cannot be imported ends without any further hook.
     atexit.register(_end)
+    _end_before_pauses()
     if os.environ.get(REEXECUTED) != "1":
         _discard_before_reexecution()
+
+
+def _end_before_pauses() -> None:
+    """End the recording before the process reports that its task is deferred or rescheduled.
+
+    From that moment Airflow may queue the next part of the same try. If this process still ran then, because it writes
+    numbers or uploads its capture, the scheduler would take its end for that of the next part, and fail the task. The
+    pause of a rescheduled task begins with the report, so the time that this took does not shorten it.
+    """
+    try:
+        from airflow.sdk.execution_time.comms import CommsDecoder
+    except ImportError:  # `before_stopping` ends the recording
+        return
+    original = CommsDecoder.send
+
+    @functools.wraps(original)
+    def send(self: Any, msg: Any) -> Any:
+        state = PAUSES.get(type(msg).__name__)
+        if state is not None and _of_this_process() is not None:
+            began = time.monotonic()
+            _end(state)
+            if hasattr(msg, "reschedule_date"):
+                msg.reschedule_date += datetime.timedelta(seconds=time.monotonic() - began)
+        return original(self, msg)
+
+    CommsDecoder.send = send
 
 
 def _discard_before_reexecution() -> None:
@@ -177,18 +210,19 @@ def _discard() -> None:
         results.withdraw(recorded.job)
 
 
-def _end() -> None:
+def _end(state: str = "") -> None:
+    """End the recording and report its numbers. `state` is that of the task, if Airflow has not noted it yet."""
     global _recorded
     recorded, _recorded = _of_this_process(), None
     if recorded is None:
         return
     try:
-        _finish(recorded)
+        _finish(recorded, state)
     except Exception as error:
         log.warning("the memory of this task could not be reported: %s", reason(error))
 
 
-def _finish(recorded: _Recorded) -> None:
+def _finish(recorded: _Recorded, state: str) -> None:
     from heaptide import settings
     from heaptide.platforms.airflow import captures, results
     from heaptide.recording import tracker
@@ -196,8 +230,9 @@ def _finish(recorded: _Recorded) -> None:
     chosen = profiling.current()
     os.environ.pop(settings.SESSION, None)
     tracker.stop_only(recorded.capture)
-    state = getattr(recorded.instance, "state", None)
-    state = str(getattr(state, "value", state) or "failed")
+    if not state:
+        noted = getattr(recorded.instance, "state", None)
+        state = str(getattr(noted, "value", noted) or "failed")
     labels = {"state": state}
     if chosen.upload:
         try:

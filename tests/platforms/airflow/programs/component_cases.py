@@ -1,6 +1,7 @@
 """Runs Airflow's own decorator of components in a forked child per case. Prints one JSON object: case → result.
 
-argv: a folder for the homes. Cases are read from standard input: name → {"component", "env", "before", "times"}.
+argv: a folder for the homes. Cases are read from standard input: name → {"component", "env", "before", "inside", "after",
+"times"}.
 """
 
 import json
@@ -43,6 +44,7 @@ def run_case(name, case):
         return value
 
     value = run(5)
+    exec(case.get("after", ""), {"home": home})
     return {"value": value, "loaded": results[-1], "memray": "memray" in sys.modules}
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from heaptide.platforms.airflow import tasks
 from heaptide.platforms.airflow.web import history, layout
 
-WIDTH, HEIGHT, GAP = 320, 56, 2
+WIDTH, HEIGHT, GAP = 200, 56, 2
 
 
 def page(dag_id: str, rows: list[dict[str, Any]]) -> str:

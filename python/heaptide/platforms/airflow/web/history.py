@@ -89,6 +89,17 @@ def capture_here(row: dict[str, Any]) -> str | None:
     return path if is_inside and os.path.isfile(path) and os.access(path, os.R_OK) else None
 
 
+def is_removed(row: dict[str, Any]) -> bool:
+    """Return whether the capture is nowhere any more: its folder, which has the record, lacks it, and no copy was made.
+
+    A row from a log says nothing about that: the folder may be one of another host, under the same name.
+    """
+    is_record = "boot_id" in row and "uploaded_to" not in row["labels"]
+    path = str(row["capture"] or "")
+    is_inside = path.startswith(profiling.current().folder + os.sep)
+    return is_record and is_inside and not os.path.lexists(path)
+
+
 def location(row: dict[str, Any]) -> str:
     """Return where the capture is, for people."""
     return row["labels"].get("uploaded_to") or f"{row['host']}:{row['capture']}"

@@ -93,7 +93,12 @@ def _notes(row: dict[str, Any]) -> str:
         notes.append(f"Airflow counts this task as {row['airflow_state']}, but its process is still running.")
     if row["error"]:
         notes.append(f"The task raised {row['error']}.")
-    if history.capture_here(row) is None:
+    if history.is_removed(row):
+        notes.append(
+            "The capture has been removed: [profiling] heaptide_keep, heaptide_keep_days and "
+            "heaptide_keep_bytes limit what is kept."
+        )
+    elif history.capture_here(row) is None:
         notes.append(f"The capture is not readable on this host; it is at {history.location(row)}")
     return "".join(f'<p class="note">{layout.text(note)}</p>' for note in notes)
 

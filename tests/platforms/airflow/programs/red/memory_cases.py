@@ -26,7 +26,7 @@ def first_time(name):
 class Defers(BaseOperator):
     def execute(self, context):
         self.held = bytes(15_000_000)
-        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=4)), method_name="resume")
+        self.defer(trigger=TimeDeltaTrigger(timedelta(seconds=8)), method_name="resume")
 
     def resume(self, context, event=None):
         self.held = bytes(5_000_000)
@@ -38,6 +38,8 @@ class Reschedules(BaseSensorOperator):
         return not first_time("rescheduled")
 
 
+# If the scheduler of a busy machine has not noticed the end of a process by the time at which the next part of the same
+# try is queued, Airflow fails the task. So deferred and rescheduled tasks pause for some seconds.
 with DAG("memory_cases", schedule=None, catchup=False) as dag:
 
     @task
@@ -90,7 +92,7 @@ with DAG("memory_cases", schedule=None, catchup=False) as dag:
     case_other_user()
     plain()
     Defers(task_id="case_deferred")
-    Reschedules(task_id="case_rescheduled", mode="reschedule", poke_interval=6)
+    Reschedules(task_id="case_rescheduled", mode="reschedule", poke_interval=8)
 
 
 def work_on(queue, n_bytes):
