@@ -1,12 +1,15 @@
-//! Reads any bytes as a heap snapshot: as a whole file, and as blocks with valid checksums after a valid header. Analyses
-//! every snapshot that can be read.
+//! Reads any bytes as a heap snapshot: as a whole file, as blocks with valid checksums after a valid header, and as objects
+//! and references of a valid snapshot, because random blocks rarely agree on the number of objects. Analyses every snapshot
+//! that can be read.
 #![no_main]
 
 use heaptide_analysis::heap::explore::{ExploreLimits, explore};
 use heaptide_analysis::heap::suspects::suspects;
 use heaptide_analysis::heap::waste::waste;
 use heaptide_analysis::heap::{By, Heap, types};
-use heaptide_capture::heap::{HeapSnapshot, write_heap};
+use heaptide_capture::heap::{
+    EdgeType, HeapSnapshot, Label, NO_OBJECT, Root, RootCategory, TypeInfo, Value, write_heap,
+};
 use heaptide_capture::wire::checksum;
 use libfuzzer_sys::fuzz_target;
 
@@ -18,6 +21,7 @@ const END: u32 = 0x444e_4548;
 fuzz_target!(|data: &[u8]| {
     read(data);
     read(&blocks(data));
+    read(&write_heap(&graph(data), Vec::new()).expect("writing to a vector"));
 });
 
 fn read(bytes: &[u8]) {
@@ -38,6 +42,91 @@ fn read(bytes: &[u8]) {
             heap.path_text(path);
         }
     }
+}
+
+/// Types that the analysis treats differently.
+const TYPES: [(&str, &str); 12] = [
+    ("module", "builtins"),
+    ("type", "builtins"),
+    ("dict", "builtins"),
+    ("list", "builtins"),
+    ("tuple", "builtins"),
+    ("set", "builtins"),
+    ("str", "builtins"),
+    ("function", "builtins"),
+    ("frame", "builtins"),
+    ("cell", "builtins"),
+    ("Order", "shop"),
+    ("ReferenceType", "weakref"),
+];
+const NAMES: [&str; 6] = [
+    "",
+    "__main__",
+    "sys.modules",
+    Root::INTERNED_STRINGS,
+    "path_importer_cache",
+    "\u{1b}[1m",
+];
+
+/// A valid snapshot. Each object takes a byte for the type, two for its size, one for flags, one for its number of
+/// references, two for each reference, and bytes for a root and a value.
+fn graph(data: &[u8]) -> HeapSnapshot {
+    let mut bytes = data.iter().copied();
+    let mut next = || u32::from(bytes.next().unwrap_or(0));
+    let n_objects = next() * 2 + next() % 2;
+    let mut snapshot = HeapSnapshot::default();
+    for name in &NAMES[1..] {
+        snapshot.names.push(name);
+    }
+    for (name, module) in TYPES {
+        let object = next();
+        snapshot.types.push(TypeInfo {
+            name: name.to_owned(),
+            module: module.to_owned(),
+            address: u64::from(object) * 64,
+            object: if object < n_objects {
+                object
+            } else {
+                NO_OBJECT
+            },
+            flags: object & 15,
+        });
+    }
+    for object in 0..n_objects {
+        let (head, size, objects) = (next(), next() << (next() % 40 / 2), &mut snapshot.objects);
+        objects.addresses.push(u64::from(object + 1) * 64);
+        objects.types.push(head % TYPES.len() as u32);
+        objects.sizes.push(u64::from(size));
+        objects.extras.push(u64::from(head / 200 * size));
+        objects.flags.push(next() as u8);
+        for _ in 0..next() % 9 {
+            let (label, target) = (next(), next() * n_objects / 256);
+            let edge_type = EdgeType::ALL[label as usize % EdgeType::ALL.len()];
+            snapshot.edges.targets.push(target);
+            snapshot
+                .edges
+                .labels
+                .push(Label::new(edge_type, label % NAMES.len() as u32));
+        }
+        snapshot
+            .edges
+            .starts
+            .push(snapshot.edges.targets.len() as u32);
+        let root = next();
+        if let Some(category) = RootCategory::from_number(u64::from(root % 16)) {
+            let name = root / 16 % NAMES.len() as u32;
+            snapshot.roots.push(Root {
+                category,
+                name,
+                object,
+            });
+        }
+        if root > 200 {
+            let text = format!("'{}'", "a".repeat(root as usize % 8));
+            snapshot.values.push(Value { object, text });
+        }
+    }
+    snapshot
 }
 
 /// A file whose blocks hold parts of the data: a byte for the tag, a byte for the length, the content.

@@ -21,15 +21,12 @@ fn compare(before: &str, after: &str) -> Comparison {
 
 /// `leaf < caller: before → after`, in the order of the result.
 fn lines(diff: &Diff) -> Vec<String> {
-    let name = |&at: &u32| {
-        let at = &diff.locations[at as usize];
-        match at.line {
-            0 => at.function.to_string(),
-            line => format!("{}:{line}", at.function),
-        }
+    let name = |at: &heaptide_analysis::model::Location| match at.line {
+        0 => at.function.to_string(),
+        line => format!("{}:{line}", at.function),
     };
     let line = |stack: &heaptide_analysis::model::DiffStack| {
-        let frames: Vec<String> = stack.frames.iter().map(name).collect();
+        let frames: Vec<String> = diff.locations_of(stack).map(name).collect();
         let change = &stack.change;
         format!(
             "{}: {} → {}",

@@ -62,6 +62,65 @@ fn json_holds_every_stack_with_its_frames() {
     }
 }
 
+/// Two captures of a recursion with one block per level; the second holds more.
+fn compared_recursions(depth: usize) -> serde_json::Value {
+    let folder = Folder::new();
+    for (name, size) in [("a.tide", 100), ("b.tide", 200)] {
+        let mut stack = "main:1".to_owned();
+        let mut script = String::new();
+        for level in 0..depth {
+            stack += " > dive:2";
+            script += &format!("alloc b{level} {size} at {stack}; ");
+        }
+        folder.capture(name, &script);
+    }
+    let text = printed(&folder.heaptide("diff --json --by-line a.tide b.tide"));
+    serde_json::from_str(&text).expect("the output is JSON")
+}
+
+#[test]
+fn json_of_a_deep_recursion_has_one_frame_per_level() {
+    let json = compared_recursions(300);
+    let (frames, stacks) = (&json["frames"], &json["stacks"]);
+    assert_eq!(frames.as_array().map(Vec::len), Some(301));
+    assert_eq!(stacks.as_array().map(Vec::len), Some(300));
+    // Every stack leads to the outermost frame, and no two have the same depth.
+    let depth = |stack: &serde_json::Value| {
+        let callers = std::iter::successors(stack["frame"].as_u64(), |&number| {
+            frames[number as usize]["caller"].as_u64()
+        });
+        let names: Vec<&str> = callers
+            .filter_map(|number| frames[number as usize]["function"].as_str())
+            .collect();
+        assert_eq!(names.last(), Some(&"main"));
+        assert!(names[..names.len() - 1].iter().all(|name| *name == "dive"));
+        names.len()
+    };
+    let mut depths: Vec<usize> = stacks.as_array().into_iter().flatten().map(depth).collect();
+    depths.sort_unstable();
+    assert_eq!(depths, (2..=301).collect::<Vec<_>>());
+}
+
+#[test]
+fn json_has_no_frames_of_stacks_that_did_not_change() {
+    let folder = Folder::new();
+    let same = "alloc s 70 at main:3 > same:9; ";
+    folder.capture("a.tide", &format!("{same} alloc a 10 at main:3 > load:7"));
+    folder.capture(
+        "b.tide",
+        &format!("{same} alloc a 20 at main:3 > load:7; alloc c 5"),
+    );
+    let text = printed(&folder.heaptide("diff --json a.tide b.tide"));
+    let json: serde_json::Value = serde_json::from_str(&text).expect("the output is JSON");
+    let expected = serde_json::json!([
+        {"function": "main", "file": "/srv/job/job.py", "caller": null},
+        {"function": "load", "file": "/srv/job/job.py", "caller": 0},
+    ]);
+    assert_eq!(json["frames"], expected);
+    assert_eq!(json["stacks"][0]["frame"], 1);
+    assert_eq!(json["stacks"][1]["frame"], serde_json::Value::Null);
+}
+
 #[test]
 fn growth_above_the_limit_exits_with_1_and_a_message_after_the_report() {
     let folder = folder();

@@ -17,7 +17,7 @@ from types import ModuleType
 from heaptide import _native
 from heaptide.containment import contained
 from heaptide.messages import say
-from heaptide.recording import tracker
+from heaptide.recording import program, tracker
 
 # Not from `typing`: an import here costs the program time and is visible in its `sys.modules`.
 TYPE_CHECKING = False
@@ -82,6 +82,7 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
             _native.print_exception(reason.with_traceback(None))
             return 1
         _leave_to_python(plan)
+    program.set_original_arguments(_first_words(plan) + plan["arguments"])
     refusal = begin()
     if refusal:
         return refusal
@@ -216,8 +217,13 @@ def _leave_to_python(plan: Target) -> NoReturn:
     import subprocess
 
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    words = {"script": [plan["target"]], "code": ["-c", plan["target"]]}[plan["kind"]]
-    os.execv(sys.executable, [sys.executable, *flags, *words, *plan["arguments"]])
+    os.execv(sys.executable, [sys.executable, *flags, *_first_words(plan), *plan["arguments"]])
+
+
+def _first_words(plan: Target) -> list[str]:
+    """Return the words by which Python finds the program."""
+    option = {"module": ["-m"], "code": ["-c"]}.get(plan["kind"], [])
+    return [*option, "-" if plan["kind"] == "stdin" else plan["target"]]
 
 
 def _script(target: str, arguments: list[str]) -> tuple[Any, ...]:

@@ -7,10 +7,9 @@ that merely have the same parent, such as a shell, do not belong together.
 from __future__ import annotations
 
 import os
-import sys
 
 from heaptide.recording import runs
-from heaptide.recording.program import program_name
+from heaptide.recording.program import program_name, started_with
 
 # PF_FORKNOEXEC in the flags of /proc/PID/stat, which every user may read.
 _FORKED_WITHOUT_EXEC = 0x40
@@ -53,7 +52,7 @@ class ProcessGroup:
     def of_this_process(cls) -> ProcessGroup:
         """Return the group of this process, identified by the first process's command and working directory."""
         pid = root()[0]
-        command = list(sys.orig_argv)
+        command = started_with()
         folder = ""
         try:
             folder = os.readlink(f"/proc/{pid}/cwd")

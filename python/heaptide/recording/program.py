@@ -5,6 +5,22 @@ from __future__ import annotations
 import os
 import sys
 
+# The command line of `heaptide run`, once `sys.orig_argv` is that of the program.
+_started_with: list[str] | None = None
+
+
+def started_with() -> list[str]:
+    """Return the command line of this interpreter; under ``heaptide run`` its own, not that of the program."""
+    return list(sys.orig_argv if _started_with is None else _started_with)
+
+
+def set_original_arguments(words: list[str]) -> None:
+    """Set ``sys.orig_argv`` as plain Python does, for programs that restart themselves by it."""
+    global _started_with
+    options = interpreter_options()
+    _started_with = started_with()
+    sys.orig_argv = [*_started_with[:1], *options, *words]
+
 
 def program_name(command: list[str] | None = None) -> str:
     """Return the name of a program: its script, its module, or the origin of its code. The default is this process."""
@@ -44,12 +60,12 @@ def command_words(command: list[str] | None = None) -> list[str]:
 
 def after_options(command: list[str] | None = None) -> list[str]:
     """Return what follows the interpreter's options; `-m` and `-c` are separate words before it."""
-    return _split(list((sys.orig_argv if command is None else command)[1:]))[1]
+    return _split(list(started_with() if command is None else command)[1:])[1]
 
 
 def interpreter_options() -> list[str]:
     """Return the options that this interpreter was started with, such as `-u` and `-O`."""
-    return _split(list(sys.orig_argv[1:]))[0]
+    return _split(started_with()[1:])[0]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

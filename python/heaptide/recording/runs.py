@@ -8,9 +8,8 @@ launcher. A session is one start and stop of a recording within a run.
 from __future__ import annotations
 
 import os
-import sys
 
-from heaptide.recording.program import program_name
+from heaptide.recording.program import program_name, started_with
 
 RUN = "HEAPTIDE_RUN"
 GROUP = "HEAPTIDE_GROUP"
@@ -67,7 +66,7 @@ def _first_process() -> tuple[int, str, list[str]]:
         if os.readlink(f"/proc/{os.getppid()}/exe") != os.readlink("/proc/self/exe"):
             with open("/proc/self/stat", "rb") as file:
                 start = file.read().rpartition(b")")[2].split()[19].decode()
-            return os.getpid(), start, list(sys.orig_argv)
+            return os.getpid(), start, started_with()
     except OSError:
         pass  # a parent of another user
     from heaptide.recording import process_group

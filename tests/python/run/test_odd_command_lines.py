@@ -23,7 +23,7 @@ WORDS = [b"plain", UTF8_NAME, LATIN1_NAME, b"\xff\xfe", b"--option=\xe6"]
 SHOW = """
     import os, sys
     held = bytes(3_000_000)
-    print(ascii([sys.argv, sys.orig_argv[-len(sys.argv) :], sys.path[0], __file__, os.getcwd(), __name__]))
+    print(ascii([sys.argv, sys.orig_argv[1:], sys.path[0], __file__, os.getcwd(), __name__]))
 """
 LOCALES = ("UTF-8", "C", "ISO-8859-1")
 
@@ -87,6 +87,27 @@ def test_run_accepts_a_working_folder_that_is_not_utf8(tmp_path: Path, environme
     make_script(job, b"job.py")
     assert run_twice(job, "job.py", *WORDS, env=environment).returncode == 0
     assert run_twice(job, "-m", "job", *WORDS, env=environment).returncode == 0
+
+
+RESTART = """
+    import os, subprocess, sys
+    print(sys.orig_argv[1:], sys.argv, flush=True)
+    if os.environ.setdefault("RESTARTED", "no") == "no":
+        os.environ["RESTARTED"] = "yes"
+        if "--exec" in sys.argv:
+            os.execv(sys.executable, sys.orig_argv)
+        sys.exit(subprocess.call([sys.executable, *sys.orig_argv[1:]]))
+"""
+
+
+@pytest.mark.parametrize("how", ["--exec", "--subprocess"])
+def test_program_that_restarts_itself_by_its_original_arguments_runs_again(tmp_path: Path, how: str) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    write(job / "job.py", RESTART)
+    for words in (["job.py"], ["-m", "job"], ["-c", (job / "job.py").read_text()]):
+        done = run_twice(job, *words, how, "b c", flags=["-X", "dev", "-u"])
+        assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
 
 
 @pytest.mark.parametrize("letter", [UTF8_NAME, LATIN1_NAME])

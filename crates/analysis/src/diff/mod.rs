@@ -62,13 +62,15 @@ impl Comparison {
     /// The numbers of both sides. `by_line` distinguishes the lines of a function; if the program was edited between the
     /// recordings, line numbers do not match.
     pub fn diff(&self, measure: Measure, by_line: bool) -> Diff {
-        let (locations, stacks) = rows::rows(&self.session, self.n_before, measure, by_line);
+        let (locations, frames, stacks) =
+            rows::rows(&self.session, self.n_before, measure, by_line);
         Diff {
             measure,
             by_line,
             before: self.before.clone(),
             after: self.after.clone(),
             locations,
+            frames,
             stacks,
         }
     }

@@ -5,27 +5,24 @@ use rustc_hash::FxHashMap;
 
 use super::function_of;
 use crate::load::Session;
-use crate::model::diff::{Change, DiffStack, Estimate};
+use crate::model::diff::{Change, DiffFrame, DiffStack, Estimate};
 use crate::model::{Measure, StackModel};
 use crate::stacks;
 use crate::symbols::Location;
-
-/// A stack: its caller, and its innermost location. Lines of one function may be merged.
-type Node = (Option<usize>, u32);
 
 pub(super) fn rows(
     session: &Session,
     n_before: usize,
     measure: Measure,
     by_line: bool,
-) -> (Vec<Location>, Vec<DiffStack>) {
+) -> (Vec<Location>, Vec<DiffFrame>, Vec<DiffStack>) {
     let all = stacks(session);
-    let (locations, nodes, node_of) = merge(&all, by_line);
+    let (locations, frames, frame_of) = merge(&all, by_line);
     let mut changes: FxHashMap<Option<usize>, Change> = FxHashMap::default();
     for (number, process) in all.processes.iter().enumerate() {
         for site in &process.sites {
-            let node = site.stack.map(|stack| node_of[stack]);
-            let change = changes.entry(node).or_default();
+            let frame = site.stack.map(|stack| frame_of[stack]);
+            let change = changes.entry(frame).or_default();
             let side = if number < n_before {
                 &mut change.before
             } else {
@@ -38,22 +35,21 @@ pub(super) fn rows(
         .into_iter()
         .filter(|(_, change)| change.bytes() != 0 || change.count() != 0)
         .collect();
-    changed.sort_by_key(|&(node, change)| {
+    changed.sort_by_key(|&(frame, change)| {
         let size = change.bytes().unsigned_abs();
         (
             std::cmp::Reverse((size, change.count().unsigned_abs())),
-            node,
+            frame,
         )
     });
-    let stacks = changed.into_iter().map(|(node, change)| DiffStack {
-        frames: frames(node, &nodes),
-        change,
-    });
-    (locations, stacks.collect())
+    let stacks = changed
+        .into_iter()
+        .map(|(frame, change)| DiffStack { frame, change });
+    (locations, frames, stacks.collect())
 }
 
-/// Merged locations and stacks, and for each stack of the model its merged stack.
-fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<Node>, Vec<usize>) {
+/// Merged locations and frames, and for each stack of the model its innermost frame. Lines of one function may be merged.
+fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<DiffFrame>, Vec<usize>) {
     let mut locations: Vec<Location> = Vec::new();
     let mut known: FxHashMap<Location, u32> = FxHashMap::default();
     let location_of: Vec<u32> = all
@@ -67,31 +63,21 @@ fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<Node>, Vec<usiz
             })
         })
         .collect();
-    let mut nodes: Vec<Node> = Vec::new();
-    let mut numbers: FxHashMap<Node, usize> = FxHashMap::default();
-    let mut node_of: Vec<usize> = Vec::with_capacity(all.stacks.len());
+    let mut frames: Vec<DiffFrame> = Vec::new();
+    let mut numbers: FxHashMap<DiffFrame, usize> = FxHashMap::default();
+    let mut frame_of: Vec<usize> = Vec::with_capacity(all.stacks.len());
     for stack in &all.stacks {
         // Callers come first.
-        let node = (
-            stack.parent.map(|parent| node_of[parent]),
-            location_of[stack.location],
-        );
-        node_of.push(*numbers.entry(node).or_insert_with(|| {
-            nodes.push(node);
-            nodes.len() - 1
+        let frame = DiffFrame {
+            location: location_of[stack.location],
+            caller: stack.parent.map(|parent| frame_of[parent]),
+        };
+        frame_of.push(*numbers.entry(frame).or_insert_with(|| {
+            frames.push(frame);
+            frames.len() - 1
         }));
     }
-    (locations, nodes, node_of)
-}
-
-fn frames(mut at: Option<usize>, nodes: &[Node]) -> Vec<u32> {
-    let mut frames = Vec::new();
-    while let Some(node) = at {
-        let (parent, location) = nodes[node];
-        frames.push(location);
-        at = parent;
-    }
-    frames
+    (locations, frames, frame_of)
 }
 
 fn add(sum: &mut Estimate, amount: Amount) {

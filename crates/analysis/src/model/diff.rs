@@ -13,8 +13,11 @@ pub struct Diff {
     pub by_line: bool,
     pub before: DiffSide,
     pub after: DiffSide,
-    /// The frames of both sides. Without [`Diff::by_line`] the line is 0.
+    /// The locations of both sides. Without [`Diff::by_line`] the line is 0.
     pub locations: Vec<super::Location>,
+    /// The frames of all stacks; callers come first. Stacks share the frames of their callers, so that the size of a
+    /// comparison does not grow with the depth of its stacks.
+    pub frames: Vec<DiffFrame>,
     /// The stacks that changed, the largest change first.
     pub stacks: Vec<DiffStack>,
 }
@@ -45,10 +48,17 @@ pub struct Estimate {
     pub variance: f64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+/// A location below its caller, which is the number of another frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DiffFrame {
+    pub location: u32,
+    pub caller: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DiffStack {
-    /// Positions in `locations`, innermost first; empty if no Python frame was on the stack.
-    pub frames: Vec<u32>,
+    /// The number of the innermost frame; `None` if no Python frame was on the stack.
+    pub frame: Option<usize>,
     pub change: Change,
 }
 
@@ -59,6 +69,12 @@ pub struct Change {
 }
 
 impl Diff {
+    /// Returns the locations of a stack, innermost first.
+    pub fn locations_of(&self, stack: &DiffStack) -> impl Iterator<Item = &super::Location> {
+        std::iter::successors(stack.frame, |&frame| self.frames[frame].caller)
+            .map(|frame| &self.locations[self.frames[frame].location as usize])
+    }
+
     /// False if one of the sides lacks this measure.
     pub fn knows(&self, measure: Measure) -> bool {
         [&self.before, &self.after]

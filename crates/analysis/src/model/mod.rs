@@ -14,7 +14,7 @@ pub mod stats;
 pub mod summary;
 pub mod tree;
 
-pub use diff::{Change, Diff, DiffSide, DiffStack, Estimate};
+pub use diff::{Change, Diff, DiffFrame, DiffSide, DiffStack, Estimate};
 pub use finding::{Finding, Number, Sentence, SentenceValue};
 pub use flame::Flame;
 pub use jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};

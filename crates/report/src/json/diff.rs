@@ -1,7 +1,9 @@
 //! `diff --json`: every number of both sides, and each stack that changed.
+//!
+//! Stacks share their frames, as in the model: a list of frames per stack would be as long as the stack is deep.
 
 use heaptide_analysis::Measure;
-use heaptide_analysis::model::{Change, Diff, DiffSide, DiffStack};
+use heaptide_analysis::model::{Change, Diff, DiffSide};
 use serde_json::{Value, json};
 
 use super::{labels, number, peak_moment, text_or_null};
@@ -15,15 +17,22 @@ pub fn diff(diff: &Diff) -> Value {
         let whole = || change(&diff.whole(measure));
         (measure.name(), if known { whole() } else { Value::Null })
     });
+    let (frames, numbers) = changed_frames(diff);
+    let stacks = diff.stacks.iter().map(|row| {
+        let mut stack = change(&row.change);
+        stack["frame"] = json!(row.frame.map(|frame| numbers[frame]));
+        stack
+    });
     json!({
-        "format": 1,
+        "format": 2,
         "measure": diff.measure.name(),
         "by_line": diff.by_line,
         "warnings": comparability(diff),
         "before": side(&diff.before),
         "after": side(&diff.after),
         "whole": whole.collect::<Value>(),
-        "stacks": diff.stacks.iter().map(|row| stack(diff, row)).collect::<Value>(),
+        "frames": frames,
+        "stacks": stacks.collect::<Value>(),
     })
 }
 
@@ -63,16 +72,30 @@ pub(super) fn change(change: &Change) -> Value {
     })
 }
 
-fn stack(diff: &Diff, row: &DiffStack) -> Value {
-    let frames = row.frames.iter().map(|&number| {
-        let at = &diff.locations[number as usize];
-        let mut frame = json!({ "function": &*at.function, "file": &*at.file });
-        if diff.by_line {
-            frame["line"] = at.line.into();
+/// The frames of the stacks that changed, and for each frame of the model its number among them.
+fn changed_frames(diff: &Diff) -> (Vec<Value>, Vec<usize>) {
+    let mut is_changed = vec![false; diff.frames.len()];
+    for row in &diff.stacks {
+        let mut frame = row.frame;
+        while let Some(at) = frame.filter(|&at| !is_changed[at]) {
+            is_changed[at] = true;
+            frame = diff.frames[at].caller;
         }
-        frame
-    });
-    let mut stack = change(&row.change);
-    stack["frames"] = frames.collect();
-    stack
+    }
+    let mut numbers = vec![0; diff.frames.len()];
+    let mut changed = Vec::new();
+    for (number, frame) in diff.frames.iter().enumerate() {
+        if is_changed[number] {
+            numbers[number] = changed.len();
+            let at = &diff.locations[frame.location as usize];
+            let caller = frame.caller.map(|caller| numbers[caller]);
+            let mut frame =
+                json!({ "function": &*at.function, "file": &*at.file, "caller": caller });
+            if diff.by_line {
+                frame["line"] = at.line.into();
+            }
+            changed.push(frame);
+        }
+    }
+    (changed, numbers)
 }

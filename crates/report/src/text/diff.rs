@@ -187,21 +187,19 @@ fn row(name: String, change: &Change, is_sampled: bool) -> Row {
 }
 
 fn stack_row(diff: &Diff, stack: &DiffStack, is_sampled: bool) -> Row {
-    let frame_at = |&number: &u32| &diff.locations[number as usize];
-    let mut frames = stack.frames.iter().map(frame_at);
-    let first = match frames.next() {
+    let mut locations = diff.locations_of(stack);
+    let first = match locations.next() {
         Some(at) if diff.by_line => format!("{} at {}:{}", at.function, at.file, at.line),
         Some(at) => format!("{} at {}", at.function, at.file),
         None => location(None),
     };
-    let n_callers = frames.len();
-    let callers = frames.take(MAX_CALLERS).map(|at| &*at.function);
+    let callers = locations.by_ref().take(MAX_CALLERS);
     let mut name = [first.as_str()]
         .into_iter()
-        .chain(callers)
+        .chain(callers.map(|at| &*at.function))
         .collect::<Vec<_>>()
         .join(" ← ");
-    if n_callers > MAX_CALLERS {
+    if locations.next().is_some() {
         name.push_str(" ← …");
     }
     row(name, &stack.change, is_sampled)
