@@ -278,10 +278,10 @@ class Magics:
         leaks = ["--leaks"] if options.has("leaks") else []
         stats = json.loads(_output("stats", "--json", capture))
         peak = stats["metadata"]["peak_memory"]
-        line = (
-            f"peak {_native.size_text(peak)}; {stats['total_num_allocations']:,} allocations, "
-            f"{_native.size_text(stats['total_bytes_allocated'])} in all"
-        )
+        n_allocations = stats["total_num_allocations"]
+        noun = "allocation" if n_allocations == 1 else "allocations"
+        allocated = _native.size_text(stats["total_bytes_allocated"])
+        line = f"peak {_native.size_text(peak)}; {allocated} allocated in {n_allocations:,} {noun}"
         is_short = options.has("short") or (peak < _SMALL_PEAK and not options.has("page"))
         if options.has("o") or not is_short:
             _output("flamegraph", *leaks, "-o", page, capture)

@@ -8,6 +8,7 @@ is also delivered: its page says why.
 from __future__ import annotations
 
 import html
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -68,6 +69,29 @@ Sink = Callable[[Report], "Awaitable[None] | None"]
 
 def to_file(report: Report) -> None:
     """Leave the page in its file: the sink outside any platform."""
+
+
+_is_announced = False
+
+
+def announce(report: Report) -> None:
+    """Say where the first page of the process is, and which command to use next. Later calls are not announced."""
+    global _is_announced
+    if _is_announced:
+        return
+    _is_announced = True
+    from heaptide import settings
+
+    if not settings.load().quiet:
+        # The quoting of a shell: a function may be named <lambda>.
+        import shlex
+
+        here = os.path.join(os.getcwd(), "")
+        page, capture = (shlex.quote(path.removeprefix(here)) for path in (report.path, report.capture))
+        say(
+            f"{report.function}: wrote {page}, which opens in a browser; next: heaptide stats {capture} "
+            "(later calls are recorded without a message)"
+        )
 
 
 _sink: Sink | None = None

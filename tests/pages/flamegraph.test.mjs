@@ -139,13 +139,13 @@ describe('the flame graph', () => {
   test('shows who allocated, and folds frames of others into my code', async () => {
     const { page, close } = await small();
     const shares = async () => (await page.locator('.ownership').innerText()).replace(/\s+/g, ' ').trim();
-    assert.equal(await shares(), 'my code 30% site-packages 70%');
+    assert.equal(await shares(), 'allocated in my code 30% site-packages 70%');
     assert.match(await hover(page, 0.1, 3), /parse/);
     await page.getByRole('button', { name: 'My code' }).click();
     assert.match(await hashOf(page), /myCode=true/);
     assert.equal(await hover(page, 0.1, 3), '');
     assert.match(await hover(page, 0.1, 2), /load[\s\S]*own\s+6\.00 MB/);
-    assert.equal(await shares(), 'my code 30% site-packages 70%');
+    assert.equal(await shares(), 'allocated in my code 30% site-packages 70%');
     await page.keyboard.press('y');
     assert.match(await hover(page, 0.1, 3), /parse/);
     await close();

@@ -13,7 +13,7 @@ const row = (title, more) => ({
 export const JOBS = {
   head: { format: 1, title: 'jobs', runs: 7, processes: 2, hosts: ['web-1', 'web-2'], from: 1_700_000_000, to: 1_700_000_010, min_runs: 8, warnings: [] },
   rows: [
-    row('render <pdf>', { verdict: 'leaks', retained_per_run: 300_171, confidence: 0.998, site: 'render at tasks/pdf.py:41', site_bytes: 1_200_684, peak_max: 9_000_000 }),
+    row('render <pdf>', { verdict: 'leaks', retained_per_run: 300_171, confidence: 0.9995, site: 'render at tasks/pdf.py:41', site_bytes: 1_200_684, peak_max: 9_000_000 }),
     row('send mail', { runs: 2, ok: 1, killed: 1, peak_of: 'resident size', verdict: 'unknown', retained_of: 'resident size' }),
     row('sweep', { runs: 1, ok: 0, failed: 1, error: 'ValueError', peak_max: null, peak_p50: null, peak_p95: null, peaks: null, peak_of: null }),
   ],

@@ -29,7 +29,7 @@ describe('the jobs page', () => {
     const { page, errors, close } = await show();
     await page.getByRole('button', { name: 'render <pdf>', exact: true }).click();
     const detail = await text(page, '.detail');
-    assert.match(detail, /Each run leaves \+300 kB \(99\.8% confidence/);
+    assert.match(detail, /Each run leaves \+300 kB \(>99\.9% confidence/);
     assert.match(detail, /render at tasks\/pdf\.py:41/);
     assert.equal(await page.locator('.detail .bars').first().locator('i').count(), 3);
     const link = page.getByRole('link', { name: 'Flame graph of /srv/work.tide' });
@@ -71,6 +71,26 @@ describe('the jobs page', () => {
     assert.match(await text(page, '.detail h2'), /sweep/);
     await page.keyboard.press('?');
     assert.match(await text(page, 'dialog'), /select the next or the previous job/);
+    await close();
+  });
+
+  for (const width of [1280, 1100, 1000, 900, 800, 700, 400]) {
+    test(`shows names, peaks and verdicts side by side at ${width} pixels`, async () => {
+      const { page, close } = await show({ viewport: { width, height: 800 } });
+      const over = await page.locator('.rows').evaluate((box) => box.scrollWidth - box.clientWidth);
+      assert.ok(over <= 0, `${over} pixels too wide`);
+      for (const column of ['name', 'peak', 'left', 'verdict']) assert.ok(await page.locator(`tbody td.${column}`).first().isVisible(), column);
+      const cut = await page.evaluate(() =>
+        [...document.querySelectorAll('.rows :is(th button, td:not(.name))')].filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent),
+      );
+      assert.deepEqual(cut, []);
+      await close();
+    });
+  }
+
+  test('shows the numbers of hidden columns below the selected job', async () => {
+    const { page, close } = await show({ hash: '#jobName=send+mail', viewport: { width: 400, height: 800 } });
+    assert.match(await text(page, '.detail'), /peak 1\.00 MB \(median\), 2\.00 MB \(95%\), 3\.00 MB \(highest\) · duration 250 ms \(median\)/);
     await close();
   });
 

@@ -6,7 +6,7 @@ import { drawn, folder, launch, open } from './browser.mjs';
 import { GRAPH, LINES, PLOT, recording } from './examples.mjs';
 import { SHOP } from './heap-data.mjs';
 import { JOBS } from './jobs-data.mjs';
-import { pageOf } from './synthetic-data.mjs';
+import { pageOf, syntheticData } from './synthetic-data.mjs';
 
 let browser;
 let directory;
@@ -36,6 +36,15 @@ describe('a phone', () => {
       const [controls] = await boxes(page, '.controls');
       // Five rows of 28 pixels and their distances; search and filter have rows of their own.
       assert.ok(controls.height <= 190, `${controls.height} pixels`);
+    }));
+
+  test('leaves no empty space between a small flame graph and the findings', () =>
+    at(400, 'flamegraph', recording(), async (page) => {
+      const [[graph], [findings]] = [await boxes(page, '.graph'), await boxes(page, '.findings')];
+      const [last] = (await boxes(page, '.findings ol > li')).slice(-1);
+      // Five rows of frames and an empty one, of 22 pixels each.
+      assert.ok(graph.height <= 136, `${graph.height} pixels`);
+      assert.ok(findings.bottom - last.bottom < 30, `${findings.bottom - last.bottom} pixels`);
     }));
 
   test('shows titles in full', () =>
@@ -92,6 +101,30 @@ describe('a tablet', () => {
     at(768, 'flamegraph', recording(), async (page) => {
       const [[chart], [legend]] = [await boxes(page, '.timeline'), await boxes(page, '.timeline .u-legend')];
       assert.ok(legend.bottom <= chart.bottom, `${legend.bottom} below ${chart.bottom}`);
+    }));
+});
+
+describe('a graph of calls deeper than its window', () => {
+  const depth = 30;
+  const frames = Array.from({ length: depth }, (_, level) => [level, `call_${level}`, '/srv/job/job.py', level + 1]);
+  test('opens with a whole row at its top', () =>
+    at(1280, 'flamegraph', syntheticData({ frames, own: [[depth, 0, 1_000, 1_000, 1_000]] }), async (page) => {
+      const top = await page.evaluate(() => document.querySelector('.graph').scrollTop);
+      assert.ok(top > 0 && top % 22 === 0, `${top} pixels`);
+    }));
+});
+
+describe('a table of a window of 1280 pixels', () => {
+  test('shows the hint of its search field in full', () =>
+    at(1280, 'table', recording(), async (page) => {
+      const room = await page.evaluate(() => {
+        const field = document.querySelector('.search input');
+        const text = document.createElement('canvas').getContext('2d');
+        text.font = getComputedStyle(field).font;
+        const style = getComputedStyle(field);
+        return field.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight) - text.measureText(field.placeholder).width;
+      });
+      assert.ok(room >= 0, `${room} pixels`);
     }));
 });
 

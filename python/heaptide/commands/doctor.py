@@ -10,6 +10,7 @@ import tempfile
 
 import heaptide
 from heaptide import _native, settings
+from heaptide.commands import other_python
 from heaptide.messages import printable
 
 TYPE_CHECKING = False
@@ -48,6 +49,11 @@ def _interpreter() -> Answer:
     sentence = f"{name} {version} in {sys.executable}"
     if name != "cpython":
         return False, f"{sentence}: only CPython can be recorded"
+    if other_python.is_tool():
+        return None, (
+            f"{sentence}, the environment of a tool: heaptide run uses the active virtual environment, "
+            "or the interpreter named with --python"
+        )
     return True, sentence
 
 

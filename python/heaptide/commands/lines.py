@@ -1,5 +1,7 @@
 """``heaptide lines script.py``: runs a program with ``profile`` as a builtin, and prints the tables when it exits.
 
+Functions decorated with ``heaptide.profile`` are reported in the same way.
+
 As with memory_profiler, all calls of a function are added up in one table.
 """
 
@@ -14,7 +16,7 @@ from typing import Any
 
 from heaptide.commands.run import run_program
 from heaptide.containment import contained
-from heaptide.lines import brackets, report
+from heaptide.lines import brackets, profile, report
 from heaptide.lines.profile import Profiled, wrap
 from heaptide.lines.recording import LineRecording
 from heaptide.lines.report import Call
@@ -76,6 +78,7 @@ def run(plan: LinesPlan) -> int:
         # Registered before the program's exit handlers, so that it runs after them.
         atexit.register(_report, accumulated, plan, output, page, recording, os.getpid())
         builtins.profile = _Builtin(accumulated.profile)  # type: ignore[attr-defined]
+        profile.collector = accumulated.profile
         return 0
 
     return run_program(plan, begin)

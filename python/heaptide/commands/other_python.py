@@ -1,8 +1,8 @@
 """``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
 
-A Heaptide that `uv tool` or `pipx` installed has its own environment without the packages of the project. There the
-active virtual environment decides: ``VIRTUAL_ENV``. The other interpreter imports Heaptide from this folder, and
-nothing else of this environment.
+A Heaptide that `uv tool`, `uvx` or `pipx` installed has its own environment without the packages of the project. There
+the active virtual environment decides: ``VIRTUAL_ENV``. If there is none and a module is missing, one line says how to
+name it. The other interpreter imports Heaptide from this folder, and nothing else of this environment.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _CODE = (
 )
 # Files by which `uv tool` and `pipx` mark the environments that they make.
 _MARKS = ("uv-receipt.toml", "pipx_metadata.json")
+# The folder of uv's cache with the environments of `uvx`, up to its version.
+_UVX_FOLDER = "archive-v"
 
 # Whether this is the interpreter that was chosen.
 is_chosen = False
@@ -38,9 +40,32 @@ def wanted(named: str | None) -> str:
         return ""
     if named is not None:
         return named if os.sep in named else _on_path(named)
+    python = _of_active_environment()
+    return python if python and is_tool() else ""
+
+
+def is_tool() -> bool:
+    """Return whether this environment has Heaptide alone: made by `uv tool`, `uvx` or `pipx`."""
+    if any(os.path.exists(os.path.join(sys.prefix, mark)) for mark in _MARKS):
+        return True
+    return os.path.basename(os.path.dirname(sys.prefix)).startswith(_UVX_FOLDER)
+
+
+def lacks_project() -> str:
+    """Return a sentence if the program ran in the environment of a tool; else an empty string."""
+    if is_chosen or not is_tool():
+        return ""
+    example = ".venv/bin/python" if os.path.exists(".venv/bin/python") else "PATH/TO/python"
+    return (
+        f"the program ran with {sys.executable}, which lacks the packages of your project: "
+        f"activate the project's environment, or use --python {example}"
+    )
+
+
+def _of_active_environment() -> str:
+    """Return the interpreter of the active virtual environment, unless that is this environment; else empty."""
     active = os.environ.get("VIRTUAL_ENV", "")
-    is_tool = any(os.path.exists(os.path.join(sys.prefix, mark)) for mark in _MARKS)
-    if not active or not is_tool or os.path.realpath(active) == os.path.realpath(sys.prefix):
+    if not active or os.path.realpath(active) == os.path.realpath(sys.prefix):
         return ""
     python = os.path.join(active, "bin", "python")
     return python if os.path.exists(python) else ""

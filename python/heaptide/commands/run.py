@@ -95,13 +95,26 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
     if error is None:
         return 0
     if isinstance(error, SystemExit):
+        if plan["kind"] == "module" and "No module named" in str(error.code):
+            _native.unrecorded(contained(_explain_missing_module))
         raise error.with_traceback(None)
     _native.print_exception(error)
+    if isinstance(error, ModuleNotFoundError):
+        _native.unrecorded(contained(_explain_missing_module))
     if isinstance(error, KeyboardInterrupt):
         # The interpreter exits by SIGINT after an uncaught interrupt. The traceback has already been printed.
         sys.excepthook = lambda *_: None
         raise KeyboardInterrupt
     return 1
+
+
+def _explain_missing_module() -> None:
+    """Say so if the module may be missing because the program ran in Heaptide's own environment."""
+    from heaptide.commands import other_python
+
+    sentence = other_python.lacks_project()
+    if sentence:
+        say(sentence)
 
 
 def _start_recording(plan: Plan) -> int:

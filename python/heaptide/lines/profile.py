@@ -1,7 +1,8 @@
 """``@profile``: reports a function's memory line by line, cheaply enough to stay in the code.
 
 Works with and without arguments, above and below other decorators, on functions, methods, generators, coroutines and
-asynchronous generators. The report is printed when the call ends, also if it raises an exception.
+asynchronous generators. The report is printed when the call ends, also if it raises an exception; under
+``heaptide lines`` it is part of the report of that command.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _numbers = itertools.count()
 LAYOUTS = ("plain", "compss")
 COLUMNS = ("allocated", "peak", "alive", "allocations")
+# The decorator of `heaptide lines`, while that command runs the program: it adds up the calls and prints at exit.
+collector: Callable[[Any], Any] | None = None
 # Attributes in which decorators without `__wrapped__` keep the function.
 _HOLDERS = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
 
@@ -81,7 +84,12 @@ def profile(
         raise ValueError(f"precision must be a number of decimals from 0 to 15, not {precision!r}")
     check_backend(backend)
 
+    is_plain = stream is None and html is None and layout == "plain" and not columns
+
     def decorate(function: Any, full: bool = True) -> Any:
+        if collector is not None and is_plain and full:
+            return collector(function)
+
         def finish(profiled: Profiled, call: Call) -> None:
             if html is not None:
                 report.write_page(os.fspath(html), profiled.code, call, precision, columns)

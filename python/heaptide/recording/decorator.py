@@ -8,7 +8,8 @@
     @heaptide.profile_memory(reporter="table", reporter_args=["--leaks"])
     async def serve(): ...
 
-Result, exceptions, name and signature of the function are unchanged. If recording or rendering fails, the function
+Result, exceptions, name and signature of the function are unchanged. One line on standard error names the files of the
+process's first report. If recording or rendering fails, the function
 still runs, and one line on standard error says what failed.
 """
 
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from heaptide import platforms
 from heaptide.messages import reason, say
 from heaptide.platforms.flyte import FOLDER
-from heaptide.reports import Report, Sink, current_sink, render, to_file, wait_for
+from heaptide.reports import Report, Sink, announce, current_sink, render, to_file, wait_for
 
 if TYPE_CHECKING:
     from heaptide.recording.tracker import RecordingOptions
@@ -85,7 +86,7 @@ def profile_memory(
         follow_fork=follow_fork,
         interval_ms=interval_ms,
     )
-    profile = Profile("Memory", options, reporter, reporter_args, folder, sink)
+    profile = Profile("Memory", options, reporter, reporter_args, folder, sink, is_announced=True)
     return profile if function is None else profile(function)
 
 
@@ -100,8 +101,12 @@ class Profile:
         reporter_args: Sequence[str] | None,
         folder: str | os.PathLike[str],
         sink: Sink | None,
+        *,
+        is_announced: bool = False,
     ) -> None:
         self.reporter = reporter
+        # Not with Flyte's own name for the decorator: its plugin prints nothing.
+        self.is_announced = is_announced
         self.arguments = check_reporter(reporter, reporter_args)
         self.title = f"{family} {reporter.capitalize()}"
         self.folder = os.fspath(folder)
@@ -320,6 +325,10 @@ class Call:
     def _deliver(self, report: Report) -> Awaitable[None] | None:
         if report.error is not None:
             say(f"{self.name}: cannot render the {report.reporter}: {report.error}")
+        elif self.sink is to_file and self.profile.is_announced:
+            from heaptide import _native
+
+            _native.unrecorded(announce, report)  # an overlapping call may still be recorded
         return self.sink(report)
 
     def _undelivered(self, report: Report, failure: Exception) -> None:

@@ -95,6 +95,37 @@ def test_capture_and_page_have_their_documented_names(tmp_path: Path) -> None:
     assert page.read_text().startswith("<!") and "my_task" in page_data(page.read_text())
 
 
+TWO_CALLS = """
+import heaptide
+
+@heaptide.profile_memory
+def load(n):
+    return bytes(n)
+
+load(3_000_000), load(3_000_000)
+"""
+
+
+@pytest.mark.once
+def test_first_report_of_a_process_is_announced_with_the_next_command(tmp_path: Path) -> None:
+    captures, pages, stderr = run(tmp_path, TWO_CALLS)
+    assert len(captures) == len(pages) == 2
+    line = one_sentence(stderr)
+    assert f"load: wrote memray_bin/{pages[0].name}, " in line
+    command = line.partition("next: heaptide ")[2].split(" (")[0]
+    assert command == f"stats memray_bin/{captures[0].name}"
+    assert "load:" in heaptide(*command.split(), cwd=tmp_path).stdout
+
+
+@pytest.mark.once
+def test_reports_are_not_announced_when_quiet_or_sent_to_a_sink(tmp_path: Path) -> None:
+    assert run(tmp_path, TWO_CALLS, HEAPTIDE_QUIET="1")[2] == ""
+    program = TWO_CALLS + "heaptide.reports.set_sink(lambda report: None)\nload(3_000_000)\n"
+    program = program.replace("load(3_000_000), load(3_000_000)\n", "import heaptide.reports\n")
+    captures, _, stderr = run(tmp_path, program)
+    assert (len(captures), stderr) == (3, "")
+
+
 @pytest.mark.once
 def test_report_goes_to_the_configured_sink(tmp_path: Path) -> None:
     _, pages, _ = run(

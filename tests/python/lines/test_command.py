@@ -202,3 +202,16 @@ def test_bad_input_is_one_sentence_and_an_exit_code(script: Path, capture: Path,
     assert done.returncode == 3 and done.stderr.startswith(
         "heaptide: the tables could not be written to /nonexistent/x"
     )
+
+
+def test_functions_with_the_imported_decorator_are_part_of_the_report(tmp_path: Path, script: Path) -> None:
+    program = (
+        script.read_text().replace("import sys\n", "import sys, heaptide\n").replace("@profile", "@heaptide.profile")
+    )
+    script.write_text(program)
+    page = tmp_path / "report.html"
+    done = heaptide("lines", "--html", page, script, check=False)
+    assert done.returncode == 3 and done.stderr == "", done.stderr
+    work, other = tables(done.stdout)
+    assert (work.row("return size").visits, other.row("return 1").visits) == (2, 1)
+    assert [table["function"] for table in data_of(page)["tables"]] == ["work", "other"]

@@ -241,7 +241,7 @@ def test_magics_measure_statements_functions_and_cells(tmp_path: Path) -> None:
             shell.run_cell_magic("heaptide", "-o page.html --objects", "stay = [bytearray(1 << 20) for _ in range(9)]")
         frame, line = display.call_args.args[0]["text/html"], display.call_args.args[0]["text/plain"]
         assert "<iframe style=" in frame and len(frame) > 10_000
-        assert line.startswith("peak 9.") and "allocations" in line, line
+        assert line.startswith("peak 9.") and " allocated in " in line and line.endswith(" allocations"), line
         assert not [each for each in warned if "IFrame" in str(each.message)]
         assert len(shell.user_ns["stay"]) == 9
         # A failing cell shows its graph, and fails.

@@ -1,7 +1,8 @@
-"""Tests `heaptide tree` and `heaptide summary` on a terminal."""
+"""Tests `heaptide tree`, `heaptide summary` and `heaptide stats` on a terminal."""
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -150,3 +151,14 @@ def test_summary_in_a_pipe_has_full_names(capture: Path) -> None:
     printed = heaptide("summary", capture).stdout
     assert f"large at {capture.parent}/program.py" in printed
     assert "a_function_whose_name_is_longer_than_a_column_of_a_table_can_be at" in printed
+
+
+def test_stats_wrap_their_sentences_in_a_narrow_terminal(capture: Path) -> None:
+    wide = heaptide("stats", capture).stdout
+    narrow = heaptide("stats", capture, env={**os.environ, "COLUMNS": "60"}).stdout
+    assert narrow != wide and narrow.split() == wide.split()
+    # A path is not broken.
+    too_long = [
+        line for line in narrow.splitlines() if len(line.expandtabs()) > 60 and " " in line.strip().lstrip("- ")
+    ]
+    assert too_long == []

@@ -86,3 +86,34 @@ def test_missing_interpreter_is_reported(tmp_path: Path) -> None:
     done = heaptide("run", "--python", tmp_path / "missing", "-c", "print('ran')", check=False)
     assert (done.returncode, done.stdout) == (125, "")
     assert "missing" in one_sentence(done.stderr)
+
+
+def test_program_in_the_environment_of_a_tool_learns_why_a_module_is_missing(project: Path, tool: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    for target in (["job.py"], ["-m", "only_here"]):
+        command = [tool, "-m", "heaptide", "run", "-q", "-f", "-o", "missing.tide", *target]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=project, env=env)
+        assert done.returncode == 1 and "No module named" in done.stderr
+        (line,) = [line for line in done.stderr.splitlines() if line.startswith("heaptide: ")]
+        assert f"ran with {tool}, which lacks the packages" in line and "use --python .venv/bin/python" in line
+
+
+def test_missing_module_is_not_explained_elsewhere(tmp_path: Path, project: Path) -> None:
+    done = heaptide("run", "-q", "-o", tmp_path / "job.tide", project / "job.py", check=False)
+    assert done.returncode == 1 and "heaptide:" not in done.stderr
+
+
+def test_environment_of_uvx_uses_the_active_one(tmp_path: Path, project: Path) -> None:
+    folder = tmp_path / "archive-v0" / "vUx1"
+    (environment(folder) / "heaptide").symlink_to(Path(package.__file__).parent)
+    capture = tmp_path / "job.tide"
+    command = [folder / "bin" / "python", "-m", "heaptide", "run", "-o", capture, "job.py", "a"]
+    env = {**os.environ, "VIRTUAL_ENV": f"{project}/.venv"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=project, env=env)
+    assert_recorded_in_project(done, project, capture)
+
+
+def test_doctor_names_the_environment_of_a_tool(tool: Path) -> None:
+    done = subprocess.run([tool, "-m", "heaptide", "doctor"], capture_output=True, text=True)
+    (line,) = [line for line in done.stdout.splitlines() if " interpreter " in line]
+    assert line.startswith("note") and "environment of a tool" in line and "--python" in line

@@ -26,6 +26,11 @@ for number in range(3):
         raise SystemExit(0)
     os.waitpid(pid, 0)
 """
+IMPORT = """
+import tables
+peak = bytearray(30_000_000)
+del peak
+"""
 LEAK = """
 import time
 kept = []
@@ -48,6 +53,21 @@ def messages(done: subprocess.CompletedProcess[str]) -> list[str]:
     lines = done.stderr.splitlines()
     assert all(line.startswith("heaptide: ") for line in lines), done.stderr
     return [line.removeprefix("heaptide: ") for line in lines]
+
+
+def test_memory_of_imported_modules_is_not_reported_as_alive_at_the_end(tmp_path: Path) -> None:
+    write(tmp_path / "site-packages" / "tables.py", "rows = bytearray(20_000_000)\n")
+    write(tmp_path / "job.py", IMPORT)
+    done = run(tmp_path, "-o", "job.tide", "job.py", PYTHONPATH=str(tmp_path / "site-packages"))
+    said = messages(done)
+    assert any("(job.py:3) holds most at the peak: 30.0 MB" in line for line in said), done.stderr
+    assert not any("at the end:" in line or "--leaks" in line for line in said), done.stderr
+
+
+def test_summary_does_not_blame_blocks_without_a_stack(tmp_path: Path) -> None:
+    done = run(tmp_path, "-c", "import missing_module")
+    assert done.returncode == 1 and "peak memory" in done.stderr
+    assert "stack trace unavailable" not in done.stderr
 
 
 def test_summary_names_the_line_of_the_script_and_the_library_line_that_allocated(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ function TableChoices({ rows }: { rows: ChangeRow[] }) {
       />
       {copy.button}
       <SearchField
-        placeholder="Search: function, file, callers, regular expression"
+        placeholder="Search by a regular expression"
         label="Search rows by a regular expression"
         status={copy.status || `${plural(rows.length, 'row')} · ${signed(sum, 'bytes')}`}
       />

@@ -3,7 +3,7 @@ import { effect, useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { bytes, label, plural, shortFile, signed } from '../model/format.ts';
 import { changeAt } from '../model/sides.ts';
-import { ROOT, trunkEnd } from '../model/tree.ts';
+import { ROOT, type Tree, trunkEnd } from '../model/tree.ts';
 import { change, isDark, isPrinting, settings } from '../state.ts';
 import { contentHeight, nodeAt, paint, type Picture, ROW, rowTop } from './paint.ts';
 import type { GraphState } from './graph-state.ts';
@@ -80,8 +80,8 @@ export function FlameView({ graph }: { graph: GraphState }) {
   const shown = hovered.value >= 0 ? hovered.value : graph.selected.value;
   const isEmpty = graph.tree.value.total[graph.tree.value.unit][0] === 0;
   return (
-    <section class="graph" ref={box}>
-      <div class="spacer" style={{ height: `${contentHeight(graph.tree.value)}px` }} aria-hidden="true" />
+    <section class="graph" ref={box} style={{ '--rows-height': `${contentHeight(graph.tree.value) + ROW}px` }}>
+      <div class="spacer" style={{ height: `${scrolledHeight(graph.tree.value)}px` }} aria-hidden="true" />
       <canvas
         ref={canvas}
         tabIndex={0}
@@ -264,15 +264,23 @@ class Painter {
     }
   }
 
-  /** Scrolls to a row if its callers would fill the screen and hide it. */
+  /** Scrolls to a row if its callers would fill the screen and hide it. Starts with a whole row. */
   private showRow(depth: number): void {
     const picture = this.picture();
     const top = rowTop(picture, depth);
-    if (top < 0 || top + 4 * ROW > picture.height) {
+    const nShown = Math.min(4, picture.tree.maxDepth - depth + 1);
+    if (top < 0 || top + nShown * ROW > picture.height) {
       const wanted = picture.isFlame ? picture.height - 4 * ROW : 3 * ROW;
-      this.box!.scrollTop += top - wanted;
+      const box = this.box!;
+      box.scrollTop += top - wanted;
+      if (!picture.isFlame) box.scrollTop -= box.scrollTop % ROW;
     }
   }
+}
+
+/** The rows, and below them an empty one, so that the last row is in view when the first one is a whole row. */
+function scrolledHeight(tree: Tree): number {
+  return contentHeight(tree) + (settings.value.orientation === 'flame' ? 0 : ROW);
 }
 
 export function resetZoom(): void {

@@ -24,6 +24,9 @@ export function Ownership({ graph }: { graph: GraphState }) {
         ))}
       </div>
       <ul aria-label="Who allocated">
+        <li class="caption" aria-hidden="true">
+          allocated in
+        </li>
         {parts.map(({ name, owner, value }) => (
           <li
             key={name}

@@ -15,6 +15,7 @@ export function Detail({ data, row }: { data: JobsData; row: Row }) {
           Largest site: <code>{row.site}</code> {row.site_bytes !== null && `(${bytes(row.site_bytes)} in all runs)`}
         </p>
       )}
+      <p>{measuresText(row)}</p>
       <div class="charts">
         {row.peaks && <Bars title={`Peaks: ${row.peak_of}`} histogram={row.peaks} show={bytes} />}
         {row.durations && <Bars title="Durations" histogram={row.durations} show={time} />}
@@ -32,6 +33,13 @@ function outcomesText(row: Row): string {
   const where = `${plural(row.processes, 'process', 'processes')} on ${plural(row.hosts, 'host')}`;
   const error = row.error ? `; most frequent error: ${row.error}` : '';
   return `${plural(row.runs, 'run')} in ${where}: ${parts.join(', ')}${error}`;
+}
+
+/** The numbers whose columns a narrow window hides. */
+function measuresText(row: Row): string {
+  const peaks = row.peak_max === null ? [] : [`peak ${bytes(row.peak_p50!)} (median), ${bytes(row.peak_p95!)} (95%), ${bytes(row.peak_max)} (highest)`];
+  const times = row.seconds_p50 === null ? [] : [`duration ${time(row.seconds_p50)} (median)`];
+  return [...peaks, ...times].join(' · ');
 }
 
 function finding(data: JobsData, row: Row): string {

@@ -103,5 +103,5 @@ export function limit(value: number): string {
 
 /** Formats a confidence from 0 to 1. Nothing is certain. */
 export function confidence(value: number): string {
-  return value > 0.9995 ? '>99.9%' : percent(value, 1);
+  return value >= 0.9995 ? '>99.9%' : percent(value, 1);
 }

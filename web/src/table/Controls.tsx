@@ -41,7 +41,7 @@ export function Controls(props: { data: Data; rows: Row[]; all: Rows }) {
       </Group>
       <FindingsToggle data={data} />
       <SearchField
-        placeholder="Search: function, file, module, regular expression"
+        placeholder="Search by a regular expression"
         label="Search rows by a regular expression"
         status={copy.status || status}
       />

@@ -23,7 +23,7 @@ const APART_FROM_ARENAS: Headlines = Headlines {
 
 pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
     let whole_bytes = groups.sum_bytes(|group| group.peak);
-    let line = groups.largest_line(|group| group.peak.bytes)?;
+    let line = groups.largest_line(|group| Some(group.peak.bytes))?;
     let bytes = line.peak.bytes;
     if bytes == 0 || (bytes as f64) < whole_bytes as f64 * MIN_PEAK_SHARE {
         return None;

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::load::{Process, Session, innermost_of_program};
 use crate::model::finding::SentenceValue;
 use crate::model::{Finding, Location, Sentence};
-use crate::symbols::{LocationId, Modules};
+use crate::symbols::{LocationId, Modules, is_import_system};
 use crate::user_code::UserCode;
 
 /// The share from which on a sentence leaves out that there is a rest.
@@ -28,6 +28,8 @@ pub struct SiteGroup {
     pub block_time_ns: Option<u64>,
     /// Whether these are arenas of Python's object allocator, which no line is responsible for.
     pub is_arena: bool,
+    /// Whether an import below the user's line allocated. Modules stay loaded, so what they hold at the end is no leak.
+    pub is_import: bool,
     /// Bytes held at each edge, and bytes freed in the bin before it.
     pub curve: Vec<i64>,
     pub released: Vec<i64>,
@@ -50,6 +52,9 @@ impl SiteGroups {
         for (number_of_process, process) in session.processes.iter().enumerate() {
             let is_of_program = of_program(session, process);
             let is_of_user = of_user(session, process);
+            let is_importer = session.names.iter();
+            let is_importer = is_importer.map(|at| is_import_system(&at.file));
+            let is_importer: Vec<bool> = is_importer.collect();
             let mut number_of = Vec::with_capacity(process.sums.sites.len());
             for site in &process.sums.sites {
                 let at = innermost_of_program(session, process, site.stack);
@@ -58,16 +63,22 @@ impl SiteGroups {
                     .find(|id| is_of_program[id.0 as usize]);
                 let is_arena = at.is_some_and(|id| session.names.get(id).is_python_arena());
                 let caller = caller.filter(|_| caller != at && !is_arena);
+                let mut is_import = false;
                 let mut frames = process.frames(site.stack);
-                let user = frames.find(|id| is_of_user[id.0 as usize]);
+                let user = frames.find(|id| {
+                    is_import |= is_importer[id.0 as usize];
+                    is_of_user[id.0 as usize]
+                });
                 let user = user.filter(|_| !is_arena);
-                let number = *known.entry((at, caller, user)).or_insert_with(|| {
+                let key = (at, caller, user, is_import);
+                let number = *known.entry(key).or_insert_with(|| {
                     groups.push(SiteGroup {
                         at,
                         caller,
                         user,
                         process: number_of_process,
                         is_arena,
+                        is_import,
                         block_time_ns: Some(0),
                         curve: vec![0; n_bins + 1],
                         released: vec![0; n_bins + 1],
@@ -151,17 +162,20 @@ pub struct Headlines {
 }
 
 impl SiteGroups {
-    /// The line with the most of `bytes`. What one line of the user led to counts together, because it is the line that can be
-    /// changed; the libraries below it may allocate in many places. No line is responsible for arenas.
-    pub fn largest_line(&self, bytes: fn(&SiteGroup) -> u64) -> Option<Line<'_>> {
+    /// The line with the most of `bytes`, among the groups that have a number. What one line of the user led to counts together, because it is the line that can be
+    /// changed; the libraries below it may allocate in many places. No line is responsible for arenas, nor for blocks
+    /// without a stack.
+    pub fn largest_line(&self, bytes: fn(&SiteGroup) -> Option<u64>) -> Option<Line<'_>> {
         let mut lines: Vec<Line> = Vec::new();
         let mut known = FxHashMap::default();
-        for group in self.all().filter(|group| !group.is_arena) {
+        let blamed = self
+            .all()
+            .filter(|group| group.at.is_some() && !group.is_arena);
+        for (group, own) in blamed.filter_map(|group| Some((group, bytes(group)?))) {
             let key = match group.user {
                 Some(_) => (group.user, None, None),
                 None => (None, group.at, group.caller),
             };
-            let own = bytes(group);
             let number = *known.entry(key).or_insert_with(|| {
                 lines.push(Line {
                     peak: Amount::default(),

@@ -1,5 +1,5 @@
 //! The line that holds the most memory at the end of the recording. Every program keeps something until it exits, so this is
-//! not one of the [`super::findings`]: only reports about leaks show it.
+//! not one of the [`super::findings`]: only reports about leaks show it. Imported modules are not counted: they stay loaded.
 
 use super::site_groups::{Headlines, SiteGroups};
 use crate::load::Session;
@@ -28,7 +28,7 @@ pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     let groups = SiteGroups::new(session);
     let peak_bytes = groups.sum_bytes(|group| group.peak);
     let whole_bytes = groups.sum_bytes(|group| group.live);
-    let line = groups.largest_line(|group| group.live.bytes)?;
+    let line = groups.largest_line(|group| (!group.is_import).then_some(group.live.bytes))?;
     let bytes = line.live.bytes;
     let least = f64::max(
         peak_bytes as f64 * min_peak_share,

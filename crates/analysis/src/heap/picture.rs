@@ -4,6 +4,7 @@ use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
+use super::PLAIN_DICT;
 use super::labels;
 use super::paths;
 use super::view::Heap;
@@ -247,7 +248,12 @@ impl Picture {
         let one = &self.boxes[at];
         match (one.object, one.role) {
             (Some(object), _) => {
-                let mut lines = vec![heap.kind(object).to_owned(), heap.sample(object)];
+                // Heapy's word for a plain dict says nothing to most readers.
+                let kind = match heap.kind(object) {
+                    PLAIN_DICT => "dict",
+                    kind => kind,
+                };
+                let mut lines = vec![kind.to_owned(), heap.sample(object)];
                 if let Some(root) = heap.root_of(object) {
                     lines.push(labels::root(&heap.snapshot, root));
                 }

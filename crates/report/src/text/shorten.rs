@@ -1,4 +1,4 @@
-//! Shortens texts to a width: a long text loses its least important part, marked by `…`.
+//! Fits texts into a width: a long text loses its least important part, marked by `…`, or is wrapped.
 //!
 //! Widths are terminal columns: some characters take two, some none. Names come from captures, which may come from
 //! anywhere, so control characters are shown as `�`.
@@ -45,6 +45,25 @@ pub fn end(text: &str, max: usize) -> String {
     }
     kept.push(CUT);
     kept
+}
+
+/// The lines of a text, broken at spaces to at most `max` columns; a longer word has a line of its own.
+pub fn wrap(text: &str, max: Option<usize>) -> Vec<String> {
+    let max = max.filter(|&max| width(text) > max);
+    let Some(max) = max else {
+        return vec![text.to_owned()];
+    };
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= max => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The last part of a text, at most `max` columns: the file name of a path, with whole folders before it if they fit.
@@ -185,5 +204,16 @@ mod tests {
     #[test]
     fn names_cannot_control_the_terminal() {
         assert_eq!(end("a\u{1b}[2Jb\n", 20), "a\u{fffd}[2Jb\u{fffd}");
+    }
+
+    #[test]
+    fn long_texts_are_wrapped_at_spaces() {
+        assert_eq!(wrap("one two three", None), ["one two three"]);
+        assert_eq!(wrap("one two three", Some(8)), ["one two", "three"]);
+        assert_eq!(
+            wrap("a/very/long/path is", Some(5)),
+            ["a/very/long/path", "is"]
+        );
+        assert_eq!(wrap("", Some(0)), [""]);
     }
 }

@@ -8,19 +8,29 @@ use heaptide_analysis::model::{
 use heaptide_tally::Amount;
 
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
+use super::shorten::wrap;
 use super::{Style, notes};
 use crate::units::size;
 
 const BAR_CELLS: u64 = 25;
 const SIZE_CELLS: usize = 9;
+/// The columns of the tab before each line.
+const TAB_CELLS: usize = 8;
 /// A smaller share of the peak resident size is not worth a line.
 const MIN_OWN_SHARE: f64 = 0.1;
 
-/// `n_largest` is only for the headings; the stats already have this many rows.
-pub fn stats(out: &mut dyn Write, stats: &Stats, n_largest: usize, style: Style) -> io::Result<()> {
+/// `n_largest` is only for the headings; the stats already have this many rows. Lines are wrapped at `max_width` columns.
+pub fn stats(
+    out: &mut dyn Write,
+    stats: &Stats,
+    n_largest: usize,
+    style: Style,
+    max_width: Option<usize>,
+) -> io::Result<()> {
     let mut page = Page {
         out,
         style,
+        max_width: max_width.map(|columns| columns.saturating_sub(TAB_CELLS)),
         is_first: true,
     };
     page.incomplete(&stats.quality)?;
@@ -146,6 +156,8 @@ pub fn location(location: Option<&Location>) -> String {
 struct Page<'a> {
     out: &'a mut dyn Write,
     style: Style,
+    /// The columns after the tab of a line.
+    max_width: Option<usize>,
     is_first: bool,
 }
 
@@ -216,7 +228,25 @@ impl Page<'_> {
     }
 
     fn line(&mut self, text: &str) -> io::Result<()> {
-        writeln!(self.out, "\t{text}")
+        self.painted_line("", text, |part| part.to_owned())
+    }
+
+    /// Writes a line that begins with `sign`, wrapped and indented like the text after the sign.
+    fn painted_line(
+        &mut self,
+        sign: &str,
+        text: &str,
+        paint: impl Fn(&str) -> String,
+    ) -> io::Result<()> {
+        let unsigned = text.trim_start_matches([' ', '-']);
+        let indent = " ".repeat(sign.len() + text.len() - unsigned.len());
+        let room = self.max_width.map(|all| all.saturating_sub(indent.len()));
+        let mut start = format!("{sign}{}", &text[..text.len() - unsigned.len()]);
+        for part in wrap(unsigned, room) {
+            writeln!(self.out, "\t{start}{}", paint(&part))?;
+            start.clone_from(&indent);
+        }
+        Ok(())
     }
 
     fn histogram(&mut self, histogram: &Histogram) -> io::Result<()> {
@@ -256,7 +286,8 @@ impl Page<'_> {
         }
         for finding in findings {
             let headline = sentence(&finding.headline);
-            self.line(&format!("- {}", self.style.bold(&headline)))?;
+            let style = self.style;
+            self.painted_line("- ", &headline, |part| style.bold(part))?;
             for line in evidence(finding) {
                 self.line(&format!("  {line}"))?;
             }
@@ -329,7 +360,12 @@ impl Page<'_> {
             self.line(&format!("- {note}"))?;
         }
         if let Some(folded) = notes::folded(&stats.quality) {
-            writeln!(self.out, "\n({folded})")?;
+            let room = self.max_width.map(|all| all + TAB_CELLS);
+            writeln!(
+                self.out,
+                "\n{}",
+                wrap(&format!("({folded})"), room).join("\n")
+            )?;
         }
         Ok(())
     }

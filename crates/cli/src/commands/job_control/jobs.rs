@@ -8,6 +8,7 @@ use heaptide_report::{html, json, text, units};
 
 use crate::exit::Failure;
 use crate::input::job_records;
+use crate::input::newest::newest_session;
 use crate::options::arguments::{self, flag, n_largest, num_largest};
 use crate::options::sizes;
 use crate::output;
@@ -35,10 +36,9 @@ pub(crate) fn arguments() -> Command {
         .arg(
             Arg::new("files")
                 .value_name("FILE|FOLDER")
-                .required(true)
                 .num_args(1..)
                 .value_parser(value_parser!(PathBuf))
-                .help("files of job records, captures, or folders with them"),
+                .help("files of job records, captures, or folders with them [default: the newest capture]"),
         )
         .arg(
             Arg::new("job")
@@ -94,7 +94,7 @@ fn group(text: &str) -> Result<Group, String> {
 }
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let paths: Vec<&PathBuf> = matches.get_many("files").into_iter().flatten().collect();
+    let paths = paths(matches)?;
     let beside = paths.first().filter(|_| matches.get_flag("html"));
     let destination = Destination::choose(matches, beside.copied(), "jobs", "html")?;
     let group = matches.get_one::<Group>("by").cloned().unwrap_or_default();
@@ -104,7 +104,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         job_records::keep_matching(&mut runs, &patterns)?;
     }
     let table = job_table(&runs, group.grouping);
-    write(matches, &destination, &runs, &table)?;
+    write(matches, &destination, &title(&paths), &runs, &table)?;
     match matches.get_one::<u64>("fail_above") {
         Some(&limit) => judge(&table, limit),
         None => Ok(()),
@@ -114,6 +114,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 fn write(
     matches: &ArgMatches,
     destination: &Destination,
+    title: &str,
     runs: &JobRuns,
     table: &JobTable,
 ) -> Result<(), Failure> {
@@ -130,7 +131,6 @@ fn write(
         style: output.style(),
         worker: &worker,
     };
-    let title = title(matches);
     let captures = if matches.get_flag("html") {
         job_records::capture_links(runs, destination.folder())
     } else {
@@ -140,7 +140,7 @@ fn write(
         if matches.get_flag("json") {
             json::write(out, &json::jobs(runs, table))
         } else if matches.get_flag("html") {
-            html::jobs::jobs_page(out, runs, table, &title, &captures, &worker)
+            html::jobs::jobs_page(out, runs, table, title, &captures, &worker)
         } else {
             text::jobs::jobs(out, table, &options)
         }
@@ -148,9 +148,16 @@ fn write(
     output.finish()
 }
 
-/// The files and folders that were named.
-fn title(matches: &ArgMatches) -> String {
-    let paths: Vec<&PathBuf> = matches.get_many("files").into_iter().flatten().collect();
+/// The files and folders that were named; without any, the newest capture of the current folder with its children.
+fn paths(matches: &ArgMatches) -> Result<Vec<&PathBuf>, Failure> {
+    match matches.get_many("files") {
+        Some(paths) => Ok(paths.collect()),
+        None => Ok(newest_session()?.iter().collect()),
+    }
+}
+
+/// The title of the page: what was read.
+fn title(paths: &[&PathBuf]) -> String {
     let first = paths[0].display();
     match paths.len() {
         1 => first.to_string(),

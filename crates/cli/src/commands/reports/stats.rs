@@ -69,11 +69,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let mut output = Output::open(matches)?;
     let style = output.style();
+    let (columns, _) = output.size();
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::stats(&stats))
         } else {
-            text::stats::stats(out, &stats, n_largest, style)
+            text::stats::stats(out, &stats, n_largest, style, columns)
         }
     })?;
     output.finish()
