@@ -9,7 +9,7 @@ fn help_groups_the_commands() {
     let mut rest = text.as_str();
     for word in [
         "Record:\n  run ",
-        "Look at a capture:\n  stats ",
+        "Report on a capture:\n  stats ",
         "Objects:\n  heap ",
         "Over time:\n  record ",
         "Serve and control:\n  jobs ",

@@ -66,7 +66,7 @@ def end(job: Any) -> None:
 
 
 def new_id() -> str | None:
-    """Return an ID for a job that has no number of its own, or None if no records are wanted."""
+    """Return an ID for a job that has no number yet, or None if no records are wanted."""
     book = _book if _is_resolved else _resolve()
     return None if book is None else book.new_id()
 
@@ -234,7 +234,7 @@ def _resolve() -> Book | None:
 
 
 def _after_fork() -> None:
-    """Give the child, at its first job, a file of its own with its own identity."""
+    """Give the child, at its first job, its own file and identity."""
     global _book, _is_resolved, _parent
     _parent, _book, _is_resolved = _book or _parent, None, False
     _native.note_unwanted_job_records(False)

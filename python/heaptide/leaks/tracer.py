@@ -302,7 +302,7 @@ def _portable(report: Callable[[Job], None] | TextIO | None) -> Any:
 def _same_tracer(
     name: str, trace_type: str | None, output_dir: str, max_memory: float | None, options: dict[str, Any]
 ) -> JobTracer:
-    """Return the tracer of this process that a pickled one stands for; the first time it is made."""
+    """Return the tracer of this process that a pickled one refers to; create it at the first call."""
     tracer = _known.get(name)
     if tracer is None:
         receiver = options["report"]

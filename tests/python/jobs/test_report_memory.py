@@ -27,7 +27,7 @@ for number in range({N_JOBS}):
         work(number)
 """
 
-# A process of its own starts the command: the kernel counts the memory of the process that starts another one as the
+# A separate process starts the command: the kernel counts the memory of the process that starts another one as the
 # other one's, and the tests are larger than a report.
 MEASURE = """
 import resource, subprocess, sys

@@ -178,7 +178,7 @@ def test_every_report_shows_the_moment_of_the_common_peak(tmp_path: Path, scenar
     parts = [process["peak"]["bytes"] for process in model["processes"]]
     for heap, part in zip(heaps, parts, strict=True):
         assert part in heap.possible_at(moment)
-    # At no moment did the processes hold more, up to what the clocks cannot tell.
+    # At no moment did the processes hold more, within the error of the clocks.
     for heap in heaps:
         for since, size in heap.states:
             others = [min(other.possible_at(heap.start + since)) for other in heaps if other is not heap]

@@ -219,7 +219,7 @@ impl<'r> Marker<'r> {
     }
 
     /// Marks those of the tracked objects `rest` that have other references than from each other, and all that these
-    /// lead to. `rest` is all that was not marked before, so afterwards all that is not marked is garbage.
+    /// lead to. `rest` is all that was not marked before, so after this call all that is not marked is garbage.
     pub fn mark_held(&mut self, rest: &[Object]) -> Result<(), Full> {
         let reader = self.reader;
         let mut references = References::new(rest).ok_or(Full)?;

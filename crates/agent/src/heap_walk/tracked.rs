@@ -43,7 +43,7 @@ pub unsafe fn count_all() -> Option<Counts> {
     .then_some(counter.counts)
 }
 
-/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can tell, or if so much
+/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can find out, or if so much
 /// is garbage that one is worthwhile.
 ///
 /// # Safety

@@ -38,7 +38,7 @@ pub struct RunNumbers {
     pub is_sampled: bool,
 }
 
-/// A range of the sites of all runs. A list of its own for each run would take twice the memory.
+/// A range of the sites of all runs. A separate list for each run would take twice the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteRange {
     first: u32,

@@ -70,7 +70,7 @@ pub(crate) const GROUPS: &[Group] = &[
         ],
     },
     Group {
-        heading: "Look at a capture",
+        heading: "Report on a capture",
         commands: &[
             complete!("stats", stats::arguments, stats::run),
             complete!("flamegraph", flamegraph::arguments, flamegraph::run),

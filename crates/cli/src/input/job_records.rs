@@ -270,7 +270,7 @@ fn is_visible(process: &Identity, own_namespace: &str) -> Option<bool> {
     for pid in procfs::pids() {
         let own_pid = procfs::Status::of(pid).map_or(pid, |status| status.own_pid);
         match procfs::pid_namespace_of(pid) {
-            // Of another user, and with an ID of its own in some namespace.
+            // Of another user, and with another ID in some namespace.
             None if own_pid != pid => sees_all &= !procfs::is_running(pid),
             Some(namespace) if namespace == process.pid_namespace => {
                 // Who sees one process of a namespace sees all of them.

@@ -222,7 +222,7 @@ impl LiveView<'_> {
         }
     }
 
-    /// Returns the width of the location, and whether all numbers fit beside it. If not, only the sort column is shown.
+    /// Returns the width of the location, and whether all numbers fit next to it. If not, only the sort column is shown.
     fn division(&self, width: usize) -> (usize, bool) {
         let numbers = |has_room| {
             let columns = [
