@@ -76,7 +76,7 @@ pub(crate) struct JobState {
     has_ended: bool,
 }
 
-/// What a site of a job held at the job's latest peak.
+/// The amount of a site of a job at the job's latest peak.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: u64,

@@ -1,8 +1,8 @@
 """``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
 
-A Heaptide that `uv tool` or `pipx` installed has its own environment without the packages of the project. There the
-active virtual environment decides: ``VIRTUAL_ENV``. The other interpreter imports Heaptide from this folder, and
-nothing else of this environment.
+A Heaptide that `uv tool` or `pipx` installed has its own environment without the packages of the project. In
+that case the active virtual environment (``VIRTUAL_ENV``) decides. The other interpreter imports Heaptide from this
+folder, and nothing else of this environment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def start(python: str) -> NoReturn:
 
 
 def announce(python: str) -> None:
-    """Say which interpreter was chosen without being named."""
+    """Print which interpreter was chosen by default."""
     say(f"running with {python}, because VIRTUAL_ENV names its environment")
 
 

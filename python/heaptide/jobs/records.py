@@ -166,7 +166,7 @@ class Book:
         return text
 
     def _redacted(self, job: Any) -> tuple[str | None, dict[str, str]]:
-        """Return key and labels without what must not be stored."""
+        """Return key and labels with secret values hidden."""
         key = None if job.key is None else _text(job.key)
         known = {_text(name): _text(value) for name, value in itertools.islice((job.labels or {}).items(), _MAX_LABELS)}
         if not (self._patterns or self._secrets) or (key is None and not known):

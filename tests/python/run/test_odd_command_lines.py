@@ -93,7 +93,7 @@ def test_run_accepts_a_working_folder_that_is_not_utf8(tmp_path: Path, environme
 def test_run_decodes_code_and_module_names_as_python_does(
     tmp_path: Path, environment: dict[str, str], letter: bytes
 ) -> None:
-    # Python cannot decode some of these, and then says so itself.
+    # Python cannot decode some of these, and reports that itself.
     code = b"import sys; print(ascii(sys.argv), ascii('" + letter + b"'))"
     run_twice(tmp_path, "-c", code, *WORDS, env=environment, records=False)
     run_twice(tmp_path, b"-c" + code, *WORDS, env=environment, records=False)

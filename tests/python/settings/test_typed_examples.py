@@ -26,7 +26,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 # The first words of an indented block that is Python.
 PYTHON = ("import ", "from ", "with ", "@", "heaptide.", "app", "def ", "tracer")
 
-# What the examples rely on: the functions keep their signatures, and modules and classes are known.
+# The examples rely on these facts: the functions keep their signatures, and modules and classes are known.
 USES = """
 from collections.abc import AsyncIterator, Iterator
 

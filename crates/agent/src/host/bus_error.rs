@@ -167,7 +167,7 @@ pub(crate) fn uninstall() {
     *installed = false;
 }
 
-/// What a signal does, without the parts that the C library adds.
+/// The action of a signal, without the parts that the C library adds.
 #[derive(Clone, Copy)]
 struct Action {
     /// SIG_DFL, SIG_IGN or the address of a function.

@@ -151,8 +151,8 @@ pub struct Headlines {
 }
 
 impl SiteGroups {
-    /// The line with the most of `bytes`. What one line of the user led to counts together, because it is the line that can be
-    /// changed; the libraries below it may allocate in many places. No line is responsible for arenas.
+    /// The line with the most of `bytes`. All allocations below one line of the user's code count together: the user can change
+    /// that line, while libraries below it may allocate at many sites. No line is responsible for arenas.
     pub fn largest_line(&self, bytes: fn(&SiteGroup) -> u64) -> Option<Line<'_>> {
         let mut lines: Vec<Line> = Vec::new();
         let mut known = FxHashMap::default();

@@ -72,7 +72,7 @@ impl Jobs {
         String::from_utf8_lossy(self.text(job.name))
     }
 
-    /// What distinguishes it from other jobs of its name; `None` if it has no key.
+    /// The key, which distinguishes it from other jobs of its name; `None` if it has none.
     pub fn key(&self, job: &JobInfo) -> Option<&str> {
         let (first, end) = job.key?;
         self.keys.get(first as usize..end.get() as usize - 1)

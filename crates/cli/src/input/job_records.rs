@@ -215,7 +215,7 @@ fn report(notes: RecordNotes) {
     }
 }
 
-/// What this machine knows about processes.
+/// The identity of this machine, and the current time.
 struct Here {
     boot_id: String,
     host: String,

@@ -241,7 +241,7 @@ impl LiveView<'_> {
     }
 
     fn shows(&self, column: LiveOrder, has_room: bool) -> bool {
-        // What a job's functions allocate is all its own.
+        // All allocations of a job's functions are the job's own, so the column would repeat another one.
         let is_repeated = self.state.jobs.by_job && column == LiveOrder::Own;
         (has_room && !is_repeated) || self.state.order == column
     }

@@ -8,7 +8,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Returns the bytes so far and begins anew.
+    /// Returns the bytes so far and leaves none.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -17,7 +17,7 @@ impl Encoder {
         &self.bytes
     }
 
-    /// Begins anew and keeps the room.
+    /// Removes all bytes and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
