@@ -26,7 +26,7 @@ pub struct Marks {
     reset: Py<PyAny>,
     /// `sys.modules`.
     modules: Py<PyDict>,
-    /// Whether contexts name jobs to the hooks; if not, threads do.
+    /// Whether hooks find jobs by the context; if not, they find them by the thread.
     pub are_contexts_read: bool,
     /// Returns a key and labels with secret values hidden; `None` if nothing is secret.
     redacted: Option<Py<PyAny>>,

@@ -36,7 +36,7 @@ def start(number):
     os.close(command), os.close(done)
     return os.fdopen(to_worker, "w"), os.fdopen(from_worker)
 
-def tell(worker, message):
+def send(worker, message):
     time.sleep(0.01)
     worker[0].write(json.dumps(message) + "\\n"), worker[0].flush()
     worker[1].readline()
@@ -54,7 +54,7 @@ for who, size in steps:
     elif who == "spike":
         spike(size)
     else:
-        tell(workers[who], size)
+        send(workers[who], size)
 for worker in workers:
     worker[0].write("0\\n"), worker[0].flush(), worker[0].close()
 for _ in workers:

@@ -52,7 +52,7 @@ pub struct HeapHeader {
     /// Wall-clock time of the snapshot.
     pub taken_unix_ns: u64,
     /// How long the program was paused.
-    pub stood_still_ns: u64,
+    pub paused_ns: u64,
     /// How long the walk took; with `forked`, the program ran meanwhile.
     pub walk_ns: u64,
     /// The walk ran in a forked child.
