@@ -40,8 +40,8 @@ def begin() -> None:
 def _is_sub_interpreter() -> bool:
     """Return whether this is not the process's first interpreter, for which the settings have been applied already.
 
-    No function that every supported version has reports this. Only the main thread of the first interpreter may set the wakeup
-    descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
+    No function that every supported version has reports this. Only the main thread of the first interpreter may set the
+    wakeup descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
     """
     import _signal  # type: ignore[import-not-found]
 

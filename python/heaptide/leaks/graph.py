@@ -44,7 +44,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     referrers = references.Referrers([examples, chains, sys._getframe()])
     for example in examples:
         chains.append(references.chain_back(example, _is_root, MAX_DEPTH, referrers))
-    graph = Boxes(None, None, None, False, False, None, ()).chains(chains)
+    graph = Boxes(None, None, None, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
     # Each worker numbers its jobs from 1: workers that share the folder need the job's own key.
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number if job.key is None else job.key}")

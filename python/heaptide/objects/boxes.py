@@ -40,7 +40,6 @@ class Boxes:
         filter: Callable[[Any], bool] | None,
         highlight: Callable[[Any], bool] | Collection[Any] | None,
         extra_info: Callable[[Any], str] | None,
-        refcounts: bool,
         shortnames: bool,
         extra_node_attrs: Callable[[Any], dict[str, str]] | None,
         ignored_ids: Iterable[int],
@@ -48,7 +47,6 @@ class Boxes:
         self._filter = filter
         self._highlight = highlight
         self._extra_info = extra_info
-        self._refcounts = refcounts
         self._name = short_name_of if shortnames else long_name_of
         self._attributes = extra_node_attrs
         self._ignored = set(ignored_ids)

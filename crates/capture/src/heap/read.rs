@@ -248,7 +248,7 @@ impl Reading {
 
     fn root(&mut self, bytes: &mut Reader) -> Option<()> {
         let root = Root {
-            category: RootCategory::from_number(bytes.varint()?)?,
+            category: RootCategory::from_number(u8::try_from(bytes.varint()?).ok()?)?,
             name: bytes.varint()?.try_into().ok()?,
             object: bytes.varint()?.try_into().ok()?,
         };
