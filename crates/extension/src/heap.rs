@@ -45,7 +45,7 @@ impl Request {
             command: strings(self.command),
             executable: self.executable.0,
             host: self.host.0,
-            facts: [heap_walk::process_facts(), pairs(self.facts)].concat(),
+            facts: [heaptide_procfs::process_facts(), pairs(self.facts)].concat(),
         }
     }
 }

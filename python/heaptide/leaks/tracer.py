@@ -169,7 +169,7 @@ class JobTracer:
             self._settle(job)
 
     def remaining(self) -> Rest:
-        """Return what all jobs so far leaked, as of now."""
+        """Return the memory that all jobs so far have leaked."""
         self._open()
         return self._measure(None)
 

@@ -4,7 +4,7 @@ A console block is a fence of the language `console`: lines that start with `$ `
 output. A comment `<!-- not run: REASON -->` above a block keeps it from being run. A Python block that starts with a
 comment `# NAME.py` is a file that the reader saves.
 
-The shape of an output is its text without what differs from run to run: numbers, sizes, times, paths and bars. In a shown
+The shape of an output is its text without the parts that differ from run to run: numbers, sizes, times, paths and bars. In a shown
 output, `…` means any text, and a line `…` any lines.
 """
 
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass
 class Block:
-    """A console block: its steps, and why it cannot be run, if it says so."""
+    """A console block: its steps, and the reason why it cannot be run, if the page gives one."""
 
     page: str
     line: int

@@ -51,7 +51,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 use heaptide_capture::identity::Facts;
 use heaptide_capture::redact::Redaction;
-pub use heaptide_procfs::process_facts;
 
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::interpreter;
