@@ -1,4 +1,4 @@
-"""Measures line-by-line profiling of a tight loop, next to memory_profiler, timed inside the process.
+"""Compares line-by-line profiling of a tight loop with memory_profiler, timed inside the process.
 
 The slow-down is the ratio to the bare loop. The loop does next to nothing on each line, so the hook dominates.
 """

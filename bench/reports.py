@@ -1,4 +1,4 @@
-"""Measures time and memory of reports next to memray's on the same program, and of reports on a very long capture.
+"""Compares time and memory of reports with memray's on the same program, and measures reports on a very long capture.
 
 Each tool reads its own capture, start-up included, and writes its page to a file. memray has one page per question
 where Heaptide's page answers several; the page that answers the question is timed.

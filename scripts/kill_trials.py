@@ -5,7 +5,7 @@
 
 Every program numbers the blocks of each thread and, after each block, writes the count to memory shared with this
 script: the ledger. The size of a block encodes its thread and number. Programs differ in mode (exact, objects, native,
-sampled, aggregate, changing), in the number of threads, and in whether a forked child records as well; some are killed
+sampled, aggregate, changing), in the number of threads, and in whether a forked child also records; some are killed
 while the recording starts. After each kill `heaptide parse` must read every capture without a note of damage; in modes
 that store single events, each thread may lack only its last event; and no file may be empty. The exit code is 1 after a
 failure.

@@ -47,7 +47,7 @@ def section(platform: str, content: dict[str, object]) -> str:
     limits = content.get("limits", {})
     assert isinstance(limits, dict)
     if limits:
-        lines += ["", "What does not hold, or was not run:", ""]
+        lines += ["", "Limits, and behaviours that were not tested:", ""]
         lines += [f"- {sentence}: {reason}" for sentence, reason in limits.items()]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Runs the tests of real platforms against the built wheel, each platform in a process of its own, two at a time.
+"""Runs the tests of real platforms against the built wheel, each platform in its own process, two at a time.
 
 pytest runs in `build/platforms/pytest`, an environment of the interpreter that runs this file; the tests install each
 platform in an environment next to it. Logs are in build/logs. After a complete run, `docs/reference/platform-checks.md`

@@ -40,8 +40,8 @@ def begin() -> None:
 def _is_sub_interpreter() -> bool:
     """Return whether this is not the process's first interpreter, for which the settings have been applied already.
 
-    No function of every supported version says so. Only the main thread of the first interpreter may set the wakeup
-    descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
+    No function that every supported version has reports this. Only the main thread of the first interpreter may set the
+    wakeup descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
     """
     import _signal  # type: ignore[import-not-found]
 
@@ -76,7 +76,7 @@ def _begin() -> None:
         if words[:1] == ["-m"] and words[1:2] in [[name] for name in substitution.all_names(chosen.compat)]:
             return  # Heaptide's own command under another name
     if chosen.jobs:
-        # Programs that this one starts in another folder write to the same one.
+        # An absolute path, so that programs started in another working directory write to the same folder.
         name = "HEAPTIDE__PROFILING__JOBS" if "HEAPTIDE__PROFILING__JOBS" in os.environ else "HEAPTIDE_JOBS"
         os.environ[name] = os.path.abspath(os.path.expanduser(chosen.jobs))
     if chosen.profiler:
@@ -191,7 +191,7 @@ def _join_run(chosen: Settings) -> None:
         import importlib
         import os
 
-        # The folder of the process that wants the recording, whatever the settings of this one say.
+        # The folder of the process that wants the recording, even if this process has other settings.
         folder = os.path.dirname(runs.inherited_folder())
         importlib.import_module("heaptide.control").start_as_set(None, directory=folder)
 

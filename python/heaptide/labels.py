@@ -1,8 +1,8 @@
 """Labels of this process: role, component, queue, rank, service, version, or any that the user sets.
 
 They come from the platform, from ``HEAPTIDE_LABELS`` and from :func:`label`; the last of these counts. Captures and
-heap snapshots have those known at their start in the header; later ones follow as records. They are process-wide: the
-work that a process does at a time is a job.
+heap snapshots have those known at their start in the header; later ones follow as records. Labels describe a whole
+process; a job describes one unit of its work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _of_platform: tuple[int, dict[str, str]] | None = None
 
 
 def label(**labels: object) -> None:
-    """Set labels of this process, such as ``heaptide.label(queue="mail")``. None removes one that was set so."""
+    """Set labels of this process, such as ``heaptide.label(queue="mail")``. None removes a label."""
     global n_changes
     changed: dict[str, str] = {}
     for key, value in labels.items():
@@ -93,7 +93,7 @@ def _labels_of_this_process() -> dict[str, str]:
     from heaptide import _native
 
     found = {}
-    # The command of a process that multiprocessing started names no program; that of its first process does.
+    # The command of a process that multiprocessing started names no program; the group's first process names it.
     if _may_be_of_a_platform(sys.orig_argv) or any("multiprocessing" in word for word in sys.orig_argv):
         from heaptide import platforms
         from heaptide.recording import process_group, program

@@ -86,7 +86,7 @@ def _add(report: int, text: str) -> None:
 
 
 def _add_command(report: int, words: list[str]) -> None:
-    """Append the output of a heaptide command, run in a process of its own: a failure must not end this one."""
+    """Append the output of a heaptide command, run in another process: a failure must not end this one."""
     child = os.fork()
     if child == 0:
         os._exit(_heaptide(report, words))

@@ -1,4 +1,4 @@
-"""What must not be stored: texts that match the setting `redact`, and the tokens of the control API.
+"""Hides texts that must not be stored: those that match the setting `redact`, and tokens of the control API.
 
 Patterns and tokens apply to the command line in captures and snapshots, and to the values in snapshots.
 """
@@ -40,7 +40,7 @@ def secrets() -> list[str]:
 
 
 def command(words: list[str]) -> list[str]:
-    """Return a command line without what must not be stored."""
+    """Return a command line with secret values hidden."""
     hidden, tokens = patterns(), secrets()
     if not hidden and not tokens:
         return words

@@ -1,4 +1,4 @@
-/** Runs Chromium for the tests and pictures: one browser, a new context per page, and no network access of its own. */
+/** Runs Chromium for the tests and pictures: one browser, a new context per page, and no network access. */
 import { existsSync, mkdtempSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';

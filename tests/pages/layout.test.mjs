@@ -34,7 +34,7 @@ describe('a phone', () => {
   test('shows the controls of a flame graph in few rows', () =>
     at(400, 'flamegraph', recording(), async (page) => {
       const [controls] = await boxes(page, '.controls');
-      // Five rows of 28 pixels and their distances; search and filter have rows of their own.
+      // Five rows of 28 pixels and their distances; search and filter have separate rows.
       assert.ok(controls.height <= 190, `${controls.height} pixels`);
     }));
 

@@ -80,7 +80,7 @@ pub struct Process {
     /// The peak of this process alone, and its clock units.
     pub own_peak: Amount,
     pub own_peak_time: u64,
-    /// What each site held at that peak; empty if [`Process::sums`] has it.
+    /// The amount of each site at that peak; empty if [`Process::sums`] has it.
     own_site_peaks: Vec<Amount>,
     pub damage: Vec<Damage>,
     /// The number of different frames on the recorded stacks.

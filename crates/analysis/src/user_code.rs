@@ -113,7 +113,7 @@ impl<'a> UserCode<'a> {
     }
 }
 
-/// IPython gives each cell a file of its own.
+/// IPython gives each cell its own file name.
 fn is_notebook_cell(file: &str) -> bool {
     file.starts_with("<ipython-input-") || file.contains("/ipykernel_")
 }

@@ -242,16 +242,20 @@ fn paths_from_c_code_are_used_only_if_there_is_no_other() {
     let thrown_away = program.object("bytearray", 60);
     program.edge(parsed, thrown_away, Label::new(EdgeType::Index, 8));
     let heap = Heap::new(program.finish());
-    let ways = |kind: &str| -> Vec<String> {
+    let paths_to = |kind: &str| -> Vec<String> {
         let found = heap.shortest_paths(&heap.of_kind(kind), 10);
         assert_eq!(found.n_paths, found.paths.len() as u64);
-        found.paths.iter().map(|way| heap.path_text(way)).collect()
+        found
+            .paths
+            .iter()
+            .map(|path| heap.path_text(path))
+            .collect()
     };
     assert_eq!(
-        ways("bytes"),
+        paths_to("bytes"),
         ["<frame thread 1/<module> f_code>.co_consts[3]"]
     );
-    assert_eq!(ways("bytearray"), ["<held by C code>[8]"]);
+    assert_eq!(paths_to("bytearray"), ["<held by C code>[8]"]);
     // Both still hold it.
     assert_eq!(
         heap.bytes_of(&heap.dominated(&heap.of_kind("types.CodeType"))),
@@ -259,7 +263,7 @@ fn paths_from_c_code_are_used_only_if_there_is_no_other() {
     );
     let object = heap.of_kind("bytearray").numbers()[0];
     assert_eq!(
-        heap.distances().path_to(object).map(|way| way.len()),
+        heap.distances().path_to(object).map(|path| path.len()),
         Some(2)
     );
 }

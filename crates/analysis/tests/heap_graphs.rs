@@ -110,28 +110,28 @@ proptest! {
         let set: ObjectSet = wanted.iter().copied().filter(|&object| (object as usize) < n).collect();
         let found = shortest_paths(&graph.reversed(), &distances, &set, usize::MAX);
         // By definition: all paths, ordered by length, without repeating an object.
-        let mut ways: Vec<Vec<u32>> = roots.iter().map(|&root| vec![root]).collect();
-        ways.sort();
-        ways.dedup();
+        let mut paths: Vec<Vec<u32>> = roots.iter().map(|&root| vec![root]).collect();
+        paths.sort();
+        paths.dedup();
         let mut expected: Vec<Vec<u32>> = Vec::new();
         for _ in 0..n {
-            expected = ways.iter().filter(|way| set.contains(way[way.len() - 1])).cloned().collect();
-            if !expected.is_empty() || ways.len() > 20_000 {
+            expected = paths.iter().filter(|path| set.contains(path[path.len() - 1])).cloned().collect();
+            if !expected.is_empty() || paths.len() > 20_000 {
                 break;
             }
-            let mut longer: Vec<Vec<u32>> = ways
+            let mut longer: Vec<Vec<u32>> = paths
                 .iter()
-                .flat_map(|way| {
-                    let last = way[way.len() - 1];
-                    let next = pairs.iter().filter(move |&&(from, to)| from == last && !way.contains(&to));
-                    next.map(|&(_, to)| way.iter().copied().chain([to]).collect())
+                .flat_map(|path| {
+                    let last = path[path.len() - 1];
+                    let next = pairs.iter().filter(move |&&(from, to)| from == last && !path.contains(&to));
+                    next.map(|&(_, to)| path.iter().copied().chain([to]).collect())
                 })
                 .collect();
             longer.sort();
             longer.dedup();
-            ways = longer;
+            paths = longer;
         }
-        prop_assume!(ways.len() <= 20_000);
+        prop_assume!(paths.len() <= 20_000);
         let mut paths = found.paths.clone();
         paths.sort();
         prop_assert_eq!(&paths, &expected);

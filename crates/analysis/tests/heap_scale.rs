@@ -17,7 +17,7 @@ const N_SMALL: u32 = 5_000;
 const FACTOR: u32 = 8;
 const MAX_RATIO: u32 = 30;
 
-/// A module `job` whose variable `head` is a list. It holds all other objects, or the first of them, which holds the next.
+/// A module `job` whose variable `head` is a list. It holds all other objects, or only the first of a chain.
 fn heap(n_objects: u32, is_wide: bool) -> Heap {
     let mut heap = HeapBuilder::new();
     let module = heap.object_at(0x1000, "module", 72);

@@ -120,7 +120,7 @@ fn linked_list_is_one_suspect_at_its_first_link() {
 }
 
 #[test]
-fn data_at_the_end_of_a_chain_is_a_suspect_of_its_own() {
+fn data_at_the_end_of_a_chain_is_a_separate_suspect() {
     let mut program = Program::new();
     let mut last = program.put("first", "job.Node", 64);
     for _ in 0..500 {

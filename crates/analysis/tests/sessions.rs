@@ -66,7 +66,7 @@ fn losses_and_counters_come_from_the_registry() {
 }
 
 #[test]
-fn processes_of_two_hosts_with_the_same_id_have_rows_and_names_of_their_own() {
+fn processes_of_two_hosts_with_the_same_id_have_different_rows_and_names() {
     let captures = ["web-1", "web-2"].map(|host| {
         let mut header = header();
         (header.pid, header.host) = (1, host.into());

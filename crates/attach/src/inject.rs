@@ -93,7 +93,7 @@ fn visit(
     } else {
         Ok(false)
     };
-    *longest = tracee.stood_for().max(*longest);
+    *longest = tracee.paused_for().max(*longest);
     drop(tracee);
     match result {
         Ok(done) => Ok(done),

@@ -111,7 +111,7 @@ impl Tracee {
     }
 
     /// Returns how long the thread has been stopped.
-    pub fn stood_for(&self) -> Duration {
+    pub fn paused_for(&self) -> Duration {
         self.stopped_at.elapsed()
     }
 

@@ -1,64 +1,33 @@
 //! The functions whose calls are recorded, under the names that reports print.
 
-/// The function that allocated a block. The discriminants are part of the file format: never renumber, only add.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Allocator {
-    Malloc = 1,
-    Calloc = 2,
-    Realloc = 3,
-    Reallocarray = 4,
-    PosixMemalign = 5,
-    AlignedAlloc = 6,
-    Memalign = 7,
-    Valloc = 8,
-    Pvalloc = 9,
-    /// Anonymous memory from the kernel.
-    Mmap = 10,
-    /// A mapping of a file: address space whose pages belong to the page cache.
-    MmapFile = 11,
-    /// A mapping after the kernel resized or moved it.
-    Mremap = 12,
-    /// Python's allocators, in all three domains (raw, mem, object).
-    PymallocMalloc = 16,
-    PymallocCalloc = 17,
-    PymallocRealloc = 18,
+use crate::numbered::numbered;
+
+numbered! {
+    /// The function that allocated a block.
+    pub enum Allocator {
+        Malloc = 1,
+        Calloc = 2,
+        Realloc = 3,
+        Reallocarray = 4,
+        PosixMemalign = 5,
+        AlignedAlloc = 6,
+        Memalign = 7,
+        Valloc = 8,
+        Pvalloc = 9,
+        /// Anonymous memory from the kernel.
+        Mmap = 10,
+        /// A mapping of a file: address space whose pages belong to the page cache.
+        MmapFile = 11,
+        /// A mapping after the kernel resized or moved it.
+        Mremap = 12,
+        /// Python's allocators, in all three domains (raw, mem, object).
+        PymallocMalloc = 16,
+        PymallocCalloc = 17,
+        PymallocRealloc = 18,
+    }
 }
 
 impl Allocator {
-    pub const ALL: [Allocator; 15] = [
-        Allocator::Malloc,
-        Allocator::Calloc,
-        Allocator::Realloc,
-        Allocator::Reallocarray,
-        Allocator::PosixMemalign,
-        Allocator::AlignedAlloc,
-        Allocator::Memalign,
-        Allocator::Valloc,
-        Allocator::Pvalloc,
-        Allocator::Mmap,
-        Allocator::MmapFile,
-        Allocator::Mremap,
-        Allocator::PymallocMalloc,
-        Allocator::PymallocCalloc,
-        Allocator::PymallocRealloc,
-    ];
-
-    /// Returns the allocator with this number.
-    #[inline(always)]
-    pub fn from_number(number: u8) -> Option<Allocator> {
-        const BY_NUMBER: [Option<Allocator>; 32] = {
-            let mut table = [None; 32];
-            let mut i = 0;
-            while i < Allocator::ALL.len() {
-                table[Allocator::ALL[i] as usize] = Some(Allocator::ALL[i]);
-                i += 1;
-            }
-            table
-        };
-        BY_NUMBER.get(usize::from(number)).copied().flatten()
-    }
-
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Malloc => "MALLOC",

@@ -90,7 +90,7 @@ pub struct Header {
     pub joined_late: bool,
     /// Resident bytes when `heaptide attach` entered the process; 0 if recording began otherwise.
     pub attached_at_bytes: u64,
-    /// What distinguishes this process from others with the same ID, as keys and values; see [`crate::identity`].
+    /// Facts that distinguish this process from others with the same ID, as keys and values; see [`crate::identity`].
     pub facts: Facts,
 }
 
@@ -210,7 +210,7 @@ impl Header {
         labels::run(&self.facts)
     }
 
-    /// What a reader recognises the process by: its role or its program.
+    /// The title of the process: its role or its program.
     pub fn title(&self) -> String {
         labels::title(&self.labels(), &self.command)
     }

@@ -21,6 +21,7 @@ pub mod identity;
 pub mod labels;
 pub mod line_table;
 pub mod newer;
+mod numbered;
 pub mod pack;
 mod python_arena;
 pub mod read;

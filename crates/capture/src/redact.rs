@@ -56,7 +56,7 @@ impl Redaction {
         })
     }
 
-    /// Returns the words of a command line without what must not be shown.
+    /// Returns the words of a command line with secret values hidden.
     ///
     /// Of `name=value` only the value is hidden. If an option matches that has no `=`, the next word is its value.
     pub fn command(&self, words: Vec<String>) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
 //!
 //! [`main`] does everything except running Python: `heaptide run` returns a [`RunPlan`] for the caller, which has an
-//! interpreter. In reading order: `invocation` splits the arguments, `commands` has one file for each subcommand, `options`
+//! interpreter. In reading order: `invocation` splits the arguments, `commands` has the subcommands, `options`
 //! what they share, `input` opens captures, `output` writes reports, `control` and `live` reach running programs, `terminal`
 //! has the interactive views, `exit` the exit codes.
 #![forbid(unsafe_code)]

@@ -254,8 +254,8 @@ fn graph_is_drawn_in_the_format_of_the_file_extension() {
     printed(&folder.heaptide("heap graph job.heap --kind float --way -o float.html"));
     let page = std::fs::read_to_string(folder.path().join("float.html")).expect("a page");
     assert!(page.contains("default-src 'none'") && !page.contains("HEAPTIDE-DATA-GOES-HERE"));
-    let way = printed(&folder.heaptide("heap graph job.heap --type float --way"));
-    assert!(way.contains("sys.modules['job']"), "{way}");
+    let path = printed(&folder.heaptide("heap graph job.heap --type float --path"));
+    assert!(path.contains("sys.modules['job']"), "{path}");
     let dot = printed(&folder.heaptide("heap graph job.heap --kind float"));
     assert!(dot.starts_with("digraph ObjectGraph {\n"), "{dot}");
     assert!(dot.contains("[label=\"['price']\"]"), "{dot}");

@@ -270,7 +270,7 @@ fn tree_is_indented_text_with_the_largest_first() {
 }
 
 #[test]
-fn tree_of_leaks_depth_and_threshold() {
+fn tree_shows_leaks_down_to_a_depth_and_above_a_threshold() {
     let folder = Folder::new();
     folder.capture(
         "job.tide",

@@ -165,7 +165,7 @@ pub(crate) fn tide(request: &Request, session: &Session, name: &str) -> Response
 
 const BYTES: &str = "application/octet-stream";
 
-/// What distinguishes one content of a download from another.
+/// Identifies the content of a download.
 struct Tag<'a> {
     session: &'a Session,
     part: String,

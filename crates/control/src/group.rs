@@ -14,7 +14,6 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use heaptide_files::{private_folder, user};
 use heaptide_procfs as procfs;
 use serde_json::Value;
 

@@ -7,10 +7,9 @@
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
+use heaptide_files::user;
 use heaptide_procfs as procfs;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink};
-
-use crate::group::user;
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -406,7 +406,7 @@ impl Program {
 
     /// Returns an error message if this process changed its user and can no longer write to `folder`.
     pub(crate) fn changed_user(&self, folder: &Path) -> Option<String> {
-        let is_foreign = group::owner(folder).is_some_and(|owner| owner != group::user());
+        let is_foreign = group::owner(folder).is_some_and(|owner| owner != heaptide_files::user());
         (is_foreign && !group::may_write(folder)).then(|| {
             let folder = folder.display();
             format!(

@@ -336,7 +336,7 @@ impl Capture {
         }
     }
 
-    /// What the capture states about its process; only the process ID until the header is written.
+    /// The header of the capture; until it is written, only the process ID is known.
     pub(crate) fn header(&self) -> Header {
         let header = self.open().ok();
         let header = header.and_then(|file| TideFile::header_from_file(file, &self.path).ok());

@@ -8,8 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::OFlags;
 
-use crate::group;
-
 /// The name of the file with the created token.
 pub const FILE: &str = "token";
 const RANDOM_BYTES: usize = 32;
@@ -84,7 +82,7 @@ pub fn read(path: &Path) -> io::Result<String> {
     let metadata = file.metadata()?;
     let owner = metadata.uid();
     let is_private = metadata.is_file() && metadata.mode() & 0o077 == 0;
-    if !is_private || (owner != group::user() && group::user() != 0) {
+    if !is_private || (owner != heaptide_files::user() && heaptide_files::user() != 0) {
         let reason = format!("{} is not a private file of this user", path.display());
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, reason));
     }
@@ -133,7 +131,7 @@ mod tests {
         let name = format!("heaptide-token-{name}-{}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&folder);
-        group::private_folder(&folder).unwrap();
+        heaptide_files::private_folder(&folder).unwrap();
         folder
     }
 

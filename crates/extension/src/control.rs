@@ -218,7 +218,7 @@ impl Control {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|_| PyValueError::new_err(format!("{seconds} is not a number of seconds")))
         };
-        group::private_folder(&group)
+        heaptide_files::private_folder(&group)
             .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
         // Without a token the program still works: nobody has full access over TCP then.
         let token = token.map(Token::chosen);

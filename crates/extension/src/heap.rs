@@ -45,7 +45,7 @@ impl Request {
             command: strings(self.command),
             executable: self.executable.0,
             host: self.host.0,
-            facts: [heap_walk::process_facts(), pairs(self.facts)].concat(),
+            facts: [heaptide_procfs::process_facts(), pairs(self.facts)].concat(),
         }
     }
 }
@@ -136,7 +136,7 @@ pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> Py
     Ok((
         rows.map(|kind| (kind.name, kind.objects, kind.bytes))
             .collect(),
-        census.stood_still_ns,
+        census.paused_ns,
         census.walker_bytes,
         census.notes,
     ))
@@ -161,7 +161,7 @@ fn row(summary: Summary) -> Row {
         summary.types,
         summary.bytes,
         summary.unreachable,
-        summary.stood_still_ns,
+        summary.paused_ns,
         summary.walk_ns,
         summary.walker_bytes,
     )

@@ -105,7 +105,7 @@ impl HeapView {
     /// How long the program was paused for it, in seconds.
     #[getter]
     fn stood_still(&self) -> f64 {
-        self.heap.snapshot.header.stood_still_ns as f64 / 1e9
+        self.heap.snapshot.header.paused_ns as f64 / 1e9
     }
 
     /// One sentence for each part that could not be read.

@@ -48,7 +48,7 @@ pub struct JobBase {
     #[pyo3(get, set)]
     thread: u32,
     outcome: Outcome,
-    /// Names the running job to the hooks.
+    /// By this value of the context variable, hooks find the running job.
     token: Option<Py<PyBytes>>,
     /// Restores the context in which it began.
     reset: Option<Py<PyAny>>,
@@ -193,7 +193,8 @@ impl JobBase {
         job.thread = os_id;
         let number = job.number;
         drop(job);
-        // Contexts name the job to the hooks. If they cannot be read, or in another thread, threads do.
+        // Hooks find the job by the context. If contexts cannot be read, or if the job runs in another thread, they find it by
+        // the thread.
         let is_assigned = if is_elsewhere || !marks.are_contexts_read {
             marks::assign(number, works_in)
         } else {
@@ -394,7 +395,7 @@ impl JobBase {
         result
     }
 
-    /// Call a function with one argument as part of the running job. A step of a generator, which costs less this way.
+    /// Call a function with one argument as part of the running job. Steps of generators use it, because it costs less than `run`.
     fn step<'py>(
         slf: &Bound<'py, JobBase>,
         function: &Bound<'py, PyAny>,
@@ -446,7 +447,7 @@ impl JobBase {
 fn outcome_of(name: &str) -> PyResult<Outcome> {
     Outcome::from_name(name).ok_or_else(|| {
         let mut names: Vec<&str> = Outcome::ALL.into_iter().map(Outcome::name).collect();
-        // The first one is that of a job that has not ended.
+        // The first outcome is that of a job that has not ended; name it last.
         names.rotate_left(1);
         let names = names.join(", ");
         PyValueError::new_err(format!("outcome must be one of {names}, not '{name}'"))

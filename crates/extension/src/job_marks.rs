@@ -1,4 +1,4 @@
-//! What all job marks share: the context variable of the current job, the running jobs, and functions of `heaptide.jobs`.
+//! State that all job marks share: the context variable of the current job, the running jobs, and functions of `heaptide.jobs`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,16 +19,16 @@ use crate::text::{FsText, Text, pairs};
 /// The key of a job, and its labels.
 type KeyAndLabels = (Option<String>, Vec<(String, String)>);
 
-/// What a mark needs from Python.
+/// The Python objects that a mark needs.
 pub struct Marks {
     /// `set` and `reset` of the context variable whose values are the tokens of jobs.
     set: Py<PyAny>,
     reset: Py<PyAny>,
     /// `sys.modules`.
     modules: Py<PyDict>,
-    /// Whether contexts name jobs to the hooks; if not, threads do.
+    /// Whether hooks find jobs by the context; if not, they find them by the thread.
     pub are_contexts_read: bool,
-    /// Returns a key and labels without what must not be stored; `None` if nothing is hidden.
+    /// Returns a key and labels with secret values hidden; `None` if nothing is secret.
     redacted: Option<Py<PyAny>>,
     /// Returns whether job records are written.
     wants_records: Py<PyAny>,
@@ -186,7 +186,7 @@ impl Marks {
         self.wants_records.call0(py)?.is_truthy(py)
     }
 
-    /// Returns a key and labels without what must not be stored.
+    /// Returns a key and labels with secret values hidden.
     pub fn shown(
         &self,
         py: Python<'_>,

@@ -5,7 +5,7 @@
 //! - [`private_folder`], [`trusted_folder`], [`check_folder`]: folders for Heaptide's own files, which other users must not be able to change.
 //! - [`OwnFolder`]: reads files of this user in a folder of this user, and nothing that another user planted there.
 //!
-//! This crate knows no format. It runs in the profiled program as well as in the command, so it never panics.
+//! This crate knows no format. It runs in the profiled program and in the command, so it never panics.
 #![forbid(unsafe_code)]
 
 mod folders;

@@ -18,7 +18,7 @@ use crate::PRIVATE;
 /// Attempts to find an unused random name. A second attempt is already unlikely.
 const MAX_TRIES: usize = 16;
 
-/// What to do with an existing file of the same name.
+/// The treatment of an existing file of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Refuse,

@@ -128,7 +128,7 @@ impl Weigher {
         }
         let size = size.max(1) as f64;
         let weight = self.weight(size);
-        // In units of the square of the first mean, because then it lies between 0 and 1 unless the mean has changed.
+        // In units of the squared first mean, so that the result lies between 0 and 1 unless the mean has changed.
         let spread = size * weight / self.unit as f64;
         let variance = (1.0 - 1.0 / weight) * spread * spread;
         Raw {

@@ -1,6 +1,6 @@
-//! Sums per job: allocated, its own peak, live at its end and now, and the sites behind peak and live bytes.
+//! Sums per job: allocated, its own peak, live at its end and now, and the sites of its peak and live bytes.
 //!
-//! A site of a job has a number of its own, so a freed block leads to its job. A job's peak is found like that of the whole
+//! A site of a job has its own number, so a freed block leads to its job. A job's peak is found like that of the whole
 //! heap (`sites`): peaks of a job are numbered, and a site's share is copied when it first changes after a peak.
 //!
 //! When a job ends, its sites without live blocks are folded into the sites of its name. So memory grows with live
@@ -76,7 +76,7 @@ pub(crate) struct JobState {
     has_ended: bool,
 }
 
-/// What a site of a job held at the job's latest peak.
+/// The amount of a site of a job at the job's latest peak.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: u64,

@@ -108,7 +108,7 @@ impl Sites {
     fn add_to_index(&mut self, hash: u64, at: u32) {
         let keys = &self.keys;
         let hash_at = |at: u32| hash_of(&keys[at as usize]);
-        // Entries of folded sites stay behind. They are removed before the table grows: it would move all entries of a number
+        // Entries of folded sites stay in the table. They are removed before the table grows: it would move all entries of a number
         // that was used again to the same slot, and passing them would make every search slow.
         let n_used = keys.len() - self.unused.len();
         if self.index.is_full() && self.index.len() >= n_used {

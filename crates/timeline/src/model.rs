@@ -44,7 +44,7 @@ pub struct Header {
     /// The command line, as mprof writes it.
     pub command: String,
     pub host: Option<String>,
-    /// What distinguishes processes of this run from others with the same IDs, as in the header of a capture.
+    /// Facts that distinguish processes of this run from others with the same IDs, as in the header of a capture.
     pub facts: Vec<(String, String)>,
     /// The rank that a launcher assigned.
     pub rank: Option<u32>,

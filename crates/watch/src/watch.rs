@@ -27,7 +27,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Fills in the command, the time, and what identifies the processes of this machine.
+    /// Fills in the command, the time, and the facts that identify processes of this machine.
     pub fn describe(&self, header: &mut Header, hide: Hide) {
         header.command = match self {
             Target::Command(words) => {

@@ -45,7 +45,7 @@ class _Finder:
 
 
 class _Loader:
-    """Executes a module with its own loader, which is all that remains in the module's attributes."""
+    """Executes a module with its own loader, then calls the hook."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader

@@ -71,7 +71,7 @@ def _version() -> Answer:
 
 
 def _recording() -> Answer:
-    """Record a small program. Misspelt settings have a line of their own, and do not prevent a recording."""
+    """Record a small program. Misspelt settings have a separate line, and do not prevent a recording."""
     misspelt = {name for name, _ in settings.misspelt_variables(os.environ)}
     environment = {name: value for name, value in os.environ.items() if name not in misspelt}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
 
-A Heaptide that `uv tool`, `uvx` or `pipx` installed has its own environment without the packages of the project. There
-the active virtual environment decides: ``VIRTUAL_ENV``. If there is none and a module is missing, one line says how to
-name it. The other interpreter imports Heaptide from this folder, and nothing else of this environment.
+A Heaptide that `uv tool`, `uvx` or `pipx` installed has its own environment without the packages of the project. In
+that case the active virtual environment (``VIRTUAL_ENV``) decides. If there is none and a module is missing, one line
+says how to name it. The other interpreter imports Heaptide from this folder, and nothing else of this environment.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def start(python: str) -> NoReturn:
 
 
 def announce(python: str) -> None:
-    """Say which interpreter was chosen without being named."""
+    """Print which interpreter was chosen by default."""
     say(f"running with {python}, because VIRTUAL_ENV names its environment")
 
 

@@ -54,7 +54,7 @@ _ACT_AT = ("HEAPTIDE_ACT_AT", "HEAPTIDE__PROFILING__ACT_AT")
 
 def run(plan: Plan) -> int:
     """Record the program and run it. Returns the exit code, or exits as the program does."""
-    # An import costs the program time, so only what this run needs is imported here and below.
+    # An import costs the program time, so this function and those below import only the modules that this run needs.
     if plan["python"] is not None or "VIRTUAL_ENV" in os.environ:
         from heaptide.commands import other_python
 
@@ -171,7 +171,7 @@ class _Ending:
         self.path = path
         self.plan = plan
         self.pid = os.getpid()
-        # Where the user is, and where the page is meant to be: the program may go elsewhere.
+        # The user's folder and the path of the page, absolute: the program may change its working directory.
         self.folder = os.getcwd()
         page = plan["report"] or (os.path.splitext(path)[0] + ".html" if plan["open"] else "")
         self.page = page and os.path.abspath(page)

@@ -43,7 +43,7 @@ _COMPARISONS = {
 
 
 class Family:
-    """What kinds or sets have in common: the classifier that makes them."""
+    """The common part of kinds and sets: the classifier that makes them."""
 
     __slots__ = ("er", "name")
 

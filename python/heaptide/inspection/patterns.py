@@ -1,7 +1,7 @@
 """heapy's reference pattern: the referrers of a set by kind, their referrers, and so on, as a small tree.
 
 Rows have a number and a name: ``rp[1]`` and ``rp.a`` are the set of the first row below the set itself, ``rp.ab`` or
-``rp.a.b`` that of the second row below it. ``rp.a3`` stands for ``rp.aaa``.
+``rp.a.b`` that of the second row below it. ``rp.a3`` means ``rp.aaa``.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _letters(number: int) -> str:
 
 
 def _steps(name: str) -> Step | None:
-    """Return the steps that the name of a row stands for, or None if it is no such name."""
+    """Return the steps that the name of a row abbreviates, or None if it is not the name of a row."""
     if name == "_":
         return ()
     if not re.fullmatch(r"([a-z]\d*)+", name):

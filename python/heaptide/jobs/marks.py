@@ -65,7 +65,7 @@ def number_here() -> int:
 
 
 def redacted(key: str | None, labels: list[tuple[str, str]]) -> tuple[str | None, list[tuple[str, str]]]:
-    """Return key and labels without what the setting `redact` hides. It is read when the first job begins."""
+    """Return key and labels with secret values hidden. The setting `redact` is read when the first job begins."""
     patterns, secrets = _hidden
 
     def shown(word: str) -> str:

@@ -66,7 +66,7 @@ def end(job: Any) -> None:
 
 
 def new_id() -> str | None:
-    """Return an ID for a job that has no number of its own, or None if no records are wanted."""
+    """Return an ID for a job that has no number yet, or None if no records are wanted."""
     book = _book if _is_resolved else _resolve()
     return None if book is None else book.new_id()
 
@@ -166,7 +166,7 @@ class Book:
         return text
 
     def _redacted(self, job: Any) -> tuple[str | None, dict[str, str]]:
-        """Return key and labels without what must not be stored."""
+        """Return key and labels with secret values hidden."""
         key = None if job.key is None else _text(job.key)
         known = {_text(name): _text(value) for name, value in itertools.islice((job.labels or {}).items(), _MAX_LABELS)}
         if not (self._patterns or self._secrets) or (key is None and not known):
@@ -234,7 +234,7 @@ def _resolve() -> Book | None:
 
 
 def _after_fork() -> None:
-    """Give the child, at its first job, a file of its own with its own identity."""
+    """Give the child, at its first job, its own file and identity."""
     global _book, _is_resolved, _parent
     _parent, _book, _is_resolved = _book or _parent, None, False
     _native.note_unwanted_job_records(False)

@@ -39,7 +39,7 @@ def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> Id
     session = Heapy()
     for _ in itertools.repeat(None, warmup):
         work()
-    # The first inspection imports modules and makes objects of its own.
+    # The first inspection imports modules and creates objects.
     session.heap()
     clear_caches()
     session.setrelheap()

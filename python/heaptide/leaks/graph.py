@@ -44,9 +44,9 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
     referrers = references.Referrers([examples, chains, sys._getframe()])
     for example in examples:
         chains.append(references.chain_back(example, _is_root, MAX_DEPTH, referrers))
-    graph = Boxes(None, None, None, False, False, None, ()).chains(chains)
+    graph = Boxes(None, None, None, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
-    # Numbers begin anew in each worker: workers that share the folder need the job's own key.
+    # Each worker numbers its jobs from 1: workers that share the folder need the job's own key.
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number if job.key is None else job.key}")
     path = os.path.join(tracer.output_dir, name)
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"

@@ -250,7 +250,7 @@ class Job:
 
 
 class JobRecord:
-    """What a job record says about a job at one moment. Short-lived, so that it keeps no memory of the job alive."""
+    """The numbers of a job at one moment, for a job record. Short-lived, so that it keeps no memory of the job."""
 
     key: Any
     number = None

@@ -169,7 +169,7 @@ class JobTracer:
             self._settle(job)
 
     def remaining(self) -> Rest:
-        """Return what all jobs so far leaked, as of now."""
+        """Return the memory that all jobs so far have leaked."""
         self._open()
         return self._measure(None)
 
@@ -235,7 +235,7 @@ class JobTracer:
         return job._rest
 
     def _settle_again(self, job: Job) -> None:
-        """Measure the live memory of a job again. What it allocated, released and held at its peak is final."""
+        """Measure the live memory of a job again. Its allocated and released bytes and its peak are final."""
         first = job.rest
         if self._collect:
             clear_caches()
@@ -275,7 +275,7 @@ class JobTracer:
             os.makedirs(self.output_dir, exist_ok=True)
             private_files.write(path, text)
         except Exception as error:
-            say(f"cannot write the report of what grew: {reason(error)}")
+            say(f"cannot write the report of growing objects: {reason(error)}")
             return
         self.stop_report = path
         say(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
@@ -302,7 +302,7 @@ def _portable(report: Callable[[Job], None] | TextIO | None) -> Any:
 def _same_tracer(
     name: str, trace_type: str | None, output_dir: str, max_memory: float | None, options: dict[str, Any]
 ) -> JobTracer:
-    """Return the tracer of this process that a pickled one stands for; the first time it is made."""
+    """Return the tracer of this process that a pickled one refers to; create it at the first call."""
     tracer = _known.get(name)
     if tracer is None:
         receiver = options["report"]

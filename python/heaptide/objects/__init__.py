@@ -126,7 +126,7 @@ def drawer(
         extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
     ) -> Any:
         starts = objs if references.is_a(objs, (list, tuple)) else [objs]
-        boxes = Boxes(filter, highlight, extra_info, refcounts, shortnames, extra_node_attrs, extra_ignore)
+        boxes = Boxes(filter, highlight, extra_info, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
             # Callers also refer to the objects. No variable may refer to this frame itself: that would be a cycle.
             given = starts if starts is objs else None
@@ -190,7 +190,7 @@ def chain_graph(
     extra_node_attrs: Callable[[Any], dict[str, str]] | None = None,
 ) -> Graph:
     """Return the graph that :func:`show_chain` draws."""
-    boxes = Boxes(None, highlight, extra_info, refcounts, shortnames, extra_node_attrs, ())
+    boxes = Boxes(None, highlight, extra_info, shortnames, extra_node_attrs, ())
     graph = boxes.chains([chain for chain in chains if chain])
     if refcounts:
         boxes.count_references(collections.Counter(map(id, itertools.chain(*chains))))

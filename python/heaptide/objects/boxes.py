@@ -1,6 +1,6 @@
 """Turns objects into the boxes of a picture, and references into its arrows.
 
-The objects are found first, row by row. Only then are the arrows labelled with how one object refers to another.
+The objects are found first, row by row. Then each arrow gets a label: the attribute, key or index of the reference.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Boxes:
         filter: Callable[[Any], bool] | None,
         highlight: Callable[[Any], bool] | Collection[Any] | None,
         extra_info: Callable[[Any], str] | None,
-        refcounts: bool,
         shortnames: bool,
         extra_node_attrs: Callable[[Any], dict[str, str]] | None,
         ignored_ids: Iterable[int],
@@ -48,7 +47,6 @@ class Boxes:
         self._filter = filter
         self._highlight = highlight
         self._extra_info = extra_info
-        self._refcounts = refcounts
         self._name = short_name_of if shortnames else long_name_of
         self._attributes = extra_node_attrs
         self._ignored = set(ignored_ids)
@@ -86,7 +84,7 @@ class Boxes:
         return self._named()
 
     def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
-        """Return the graph of what the objects refer to, row by row, from the top to the bottom."""
+        """Return the graph of the objects' referents, row by row, from the top to the bottom."""
         for each in starts:
             self._box(each, 0, "start")
         level = starts

@@ -26,7 +26,7 @@ class Counting:
     """Counts and lists the objects that `find` returns."""
 
     def __init__(self, find: Callable[[Iterable[object]], list[Any]], long_name: Callable[[type], str]) -> None:
-        """Create the functions. `find` receives objects to leave out, with all that only they refer to."""
+        """Create the functions. `find` receives objects to leave out, along with objects that only they refer to."""
         self._find = find
         self._long_name = long_name
         self._peaks: dict[str, int] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Platform:
-    """What settings, components and commands need to know about one platform.
+    """The facts about one platform that settings, components and commands need.
 
     variables        setting → the platform's environment variable for it
     documented       further environment variables of the platform → their meaning

@@ -35,7 +35,7 @@ def program_name(command: list[str] | None = None) -> str:
 
 
 def arguments() -> list[str]:
-    """Return ``sys.argv`` as text, whatever the program has put there."""
+    """Return ``sys.argv`` as text, even if the program has put other objects there."""
     return [word if isinstance(word, str) else f"<{type(word).__name__}>" for word in getattr(sys, "argv", None) or ()]
 
 

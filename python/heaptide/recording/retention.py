@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from heaptide.settings import Settings
 
-# Forks between two checks: so many captures may exceed the limits.
+# Forks between two checks: at most this number of captures may exceed the limits.
 FORKS_PER_CHECK = 16
 
 _current: Retention | None = None

@@ -261,7 +261,7 @@ def stop_only(path: str) -> None:
         stop()
 
 
-# A name of its own, so that it can be unregistered.
+# Has a name so that it can be unregistered.
 stop_at_exit = contained(stop)
 
 

@@ -1,4 +1,4 @@
-"""Tests tasks on Celery workers with host names of their own: `near` shares the home folder, `far` shares nothing."""
+"""Tests tasks on Celery workers with different host names: `near` shares the home folder, `far` shares nothing."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def test_component_that_stands_by_records_on_request(answers: Answers) -> None:
 
 
 @pytest.mark.behaviour("shared_home")
-def test_second_scheduler_of_a_home_has_a_capture_of_its_own(answers: Answers) -> None:
+def test_second_scheduler_of_a_home_has_its_own_capture(answers: Answers) -> None:
     (answers.folder / "second_scheduler" / "ended").touch()
     (name,) = answers.captures("second_scheduler")
     assert name.startswith("scheduler_memory.") and name != "scheduler_memory.bin"

@@ -1,4 +1,4 @@
-"""Tests workers: those that gunicorn forks for the API server, and a worker of Celery as a component of its own."""
+"""Tests workers: those that gunicorn forks for the API server, and a worker of Celery as a separate component."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from platform_support.environments import REPOSITORY, Environment
 from support.waiting import wait_until
 
 COMPAT = {"HEAPTIDE_COMPAT": "memory_profiler"}
-# What the runtime starts; `launch.py` is the binding's launcher.
+# The command that the runtime starts; `launch.py` is the binding's launcher.
 MPROF = ("python", "-u", "-O", "-m", "mprof", "run", "--multiprocess", "--include-children")
 LAUNCH = """
 import subprocess, sys

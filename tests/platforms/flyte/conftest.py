@@ -21,7 +21,7 @@ def flyte(installed: Callable[[str], Environment]) -> Environment:
 
 @pytest.fixture(scope="session")
 def local(flyte: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What all tasks of flytekit returned and wrote in a local execution; `folder` is their working directory."""
+    """The results and files of all tasks of flytekit in a local execution; `folder` is their working directory."""
     folder = tmp_path_factory.mktemp("flytekit")
     done = flyte.run("python", PROGRAMS / "run_tasks.py", cwd=folder, TMPDIR=str(folder))
     return {**results(done.stdout), "folder": folder, "stderr": done.stderr}
@@ -29,7 +29,7 @@ def local(flyte: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 @pytest.fixture(scope="session")
 def flyte2(flyte: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What all tasks of Flyte 2 returned in a local execution; `reports` has their report files, by task."""
+    """The results of all tasks of Flyte 2 in a local execution; `reports` has their report files, by task."""
     folder = tmp_path_factory.mktemp("flyte2")
     done = flyte.run("python", PROGRAMS / "flyte2_tasks.py", folder / "metadata", cwd=folder, TMPDIR=str(folder))
     reports = {task.name: sorted(task.glob("**/report.html")) for task in (folder / "metadata").iterdir()}

@@ -21,7 +21,7 @@ CLASS = ("--worker_class", "heaptide.platforms.mrq.Worker")
 
 @dataclass(frozen=True)
 class Worked:
-    """What a worker printed, and the documents of its jobs in the order of their start."""
+    """The output of a worker, and the documents of its jobs in the order of their start."""
 
     output: str
     documents: list[dict[str, Any]]

@@ -46,7 +46,7 @@ def wait(poll: Callable[[], Any], what: str) -> Any:
 
 
 class Home:
-    """A home folder of Airflow with a migrated database, and what its processes need in their environment."""
+    """A home folder of Airflow with a migrated database, and the environment variables of its processes."""
 
     def __init__(self, environment: Environment, folder: Path, profiling: dict[str, str]) -> None:
         self.environment = environment

@@ -1,4 +1,4 @@
-"""Installs real platforms, each in a virtual environment of its own, together with the Heaptide under test.
+"""Installs real platforms, each in its own virtual environment, together with the Heaptide under test.
 
 The environment of a platform is `build/platforms/NAME`. It is built from `tests/platforms/NAME/requirements.txt`, which
 pins every package, and is rebuilt only if that file changed. Heaptide is the wheel that HEAPTIDE_TEST_WHEEL names, or

@@ -21,7 +21,7 @@ MEMRAY = f"{PROFILER}/memray"
 
 
 class RacetrackJob:
-    """A served job. `env` is all that configures it: no other variable names Heaptide or memray."""
+    """A served job. Only `env` configures it: no other variable names Heaptide or memray."""
 
     def __init__(self, environment: Environment, folder: Path, port: int, *command: str | Path, **env: str) -> None:
         self.folder = folder

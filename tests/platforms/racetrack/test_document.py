@@ -77,7 +77,7 @@ def shown_by_tree(racetrack: Environment, folder: Path) -> str:
         return False
 
     try:
-        # The frame of the leak is the innermost on the heaviest path, which the program opens by itself.
+        # The frame of the leak is the innermost on the heaviest path, which the program opens at its start.
         wait_until(lambda: read() or b"perform" in shown, "memray's tree")
         assert process.poll() is None, shown.decode(errors="replace")
         os.write(ours, b"q")

@@ -20,7 +20,7 @@ ROUTES = ["start", "stop", "report", "flamegraph", "stats"]
 
 @pytest.fixture
 def recorded(job: RacetrackJob) -> dict[str, object]:
-    """A finished session with three calls; returns the body of the stop."""
+    """Record a session with three calls, and return the answer to the stop."""
     job.post(f"{MEMRAY}/stop")
     job.post(f"{MEMRAY}/start")
     job.perform()

@@ -25,7 +25,7 @@ MODULES = ["", "_memray", "_errors", "_metadata", "_stats", "_version", "_destin
 
 
 def public(module: types.ModuleType) -> list[str]:
-    """Return the names that a module defines: not what it imports from other packages."""
+    """Return the names that a module defines, without those that it imports from other packages."""
     names = getattr(module, "__all__", None) or vars(module)
     found = []
     for name in names:
@@ -56,7 +56,7 @@ def test_every_name_is_offered_or_documented_as_missing(module: str) -> None:
 
 
 def instances() -> dict[str, Any]:
-    """Return an object of each class with attributes that only objects have."""
+    """Return an instance of each class whose instances have attributes that the class itself lacks."""
     trace = own_private.FileReader.__new__(own_private.FileReader)
     return {
         "AllocationRecord": AllocationRecord(1, 2, 3, 6, 1, "", trace),  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPars
 
 
 def options(parser: argparse.ArgumentParser) -> dict[Any, Any]:
-    """Return what a parser accepts."""
+    """Return the options of a parser."""
     return {
         (*action.option_strings, action.dest): (type(action).__name__, action.default, action.choices, action.nargs)
         for action in parser._actions

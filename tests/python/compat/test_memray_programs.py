@@ -239,7 +239,7 @@ def _error(action):
 
 
 def printed(folder: Path, program: str, **environment: str) -> str:
-    """Run a program in a folder of its own and return what it prints."""
+    """Run a program in a new folder and return its output."""
     folder.mkdir()
     (folder / "program.py").write_text(program)
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Tests which users can read what: other users of the machine need a token, over TCP, Unix sockets and the live view."""
+"""Tests that other users of the machine need a token: over TCP, over Unix sockets and in the live view."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_own_user_and_root_pass_and_another_ordinary_user_does_not(address_of_no
 
 
 @pytest.mark.parametrize("address", ["[::1]:0", "localhost:0"])
-def test_users_are_told_apart_at_every_loopback_address(tmp_path: Path, address: str) -> None:
+def test_users_are_distinguished_at_every_loopback_address(tmp_path: Path, address: str) -> None:
     try:
         socket.socket(socket.AF_INET6).bind(("::1", 0))
     except OSError:
@@ -237,7 +237,7 @@ def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> N
     assert not list(tmp_path.glob("run/live/*"))
 
 
-def test_viewer_of_another_user_is_told_how_to_get_access(tmp_path: Path) -> None:
+def test_viewer_of_another_user_prints_how_to_get_access(tmp_path: Path) -> None:
     env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run")}
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

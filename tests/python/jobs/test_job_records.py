@@ -275,7 +275,7 @@ def test_old_files_are_removed_by_number_age_and_size_but_not_those_of_live_proc
     }
 
     def remaining(**env: str) -> set[str]:
-        """Return the files that a process with these settings leaves, of those that are 40 days old but for `recent`."""
+        """Return the files that a process with these settings keeps. All files but `recent` are 40 days old."""
         folder.mkdir(exist_ok=True)
         old = time.time() - 40 * 86_400
         for which, name in names.items():

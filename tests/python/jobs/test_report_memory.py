@@ -27,8 +27,8 @@ for number in range({N_JOBS}):
         work(number)
 """
 
-# A process of its own starts the command: the kernel counts the memory of the process that starts another one as the
-# other one's, and the tests are larger than a report.
+# A small process starts the command: until a child executes its program, the kernel counts the memory of its parent as
+# the child's, and the process of the tests is larger than a report.
 MEASURE = """
 import resource, subprocess, sys
 done = subprocess.run([sys.executable, "-m", "heaptide", *sys.argv[1:]], stdout=subprocess.DEVNULL)

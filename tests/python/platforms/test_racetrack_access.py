@@ -92,7 +92,7 @@ def test_strangers_can_use_racetracks_routes_and_need_a_token_for_all_others(tmp
     assert f"for the profiler's other routes the token in {token}" in job.stderr()
     leak(job, 1)
     memray = [("POST", "stop"), ("GET", "stats"), ("GET", "flamegraph"), ("GET", "report"), ("POST", "start")]
-    # A gateway sends the host name of the platform, which tells its clients from this machine's user.
+    # A gateway sends the host name of the platform, which distinguishes its clients from this machine's user.
     for headers in ({}, {"Host": "racetrack.example"}):
         for method, route in memray:
             assert job.ask(method, f"{MEMRAY}/{route}", **headers).status == 200, route

@@ -42,7 +42,7 @@ def has_namespaces() -> bool:
 
 
 class Host:
-    """A program on a host of its own, with the control API at a Unix socket."""
+    """A program on a separate host, with the control API at a Unix socket."""
 
     def __init__(self, folder: Path, name: str, **env: str) -> None:
         self.name = name

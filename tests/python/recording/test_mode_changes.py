@@ -107,7 +107,7 @@ def test_sampled_intervals_add_to_the_error_of_mixed_sums(tmp_path: Path) -> Non
 
 
 @pytest.mark.once
-def test_reports_state_which_interval_was_recorded_how(tmp_path: Path) -> None:
+def test_reports_state_the_mode_of_each_interval(tmp_path: Path) -> None:
     record(tmp_path, "exact", "every-4k", "objects")
     capture = tmp_path / "exact-every-4k-objects-no.tide"
     for report in ("summary", "tree", "stats"):

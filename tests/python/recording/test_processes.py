@@ -330,7 +330,7 @@ def test_started_programs_inherit_no_descriptor_of_heaptide(
     """
     done = heaptide_run(program, *(["--follow-fork"] if follow else []))
     # Three standard streams and the folder that is listed: the new program does not inherit the capture. If it joins the
-    # session, it has a capture of its own and reads its own resident size.
+    # session, it has its own capture and reads its own resident size.
     expected = "6\n" if follow else "4\n"
     assert done.stdout == expected * 3 and done.stderr == ""
     assert counts(done.capture) == [0, 0, 3]

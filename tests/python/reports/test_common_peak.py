@@ -36,7 +36,7 @@ def start(number):
     os.close(command), os.close(done)
     return os.fdopen(to_worker, "w"), os.fdopen(from_worker)
 
-def tell(worker, message):
+def send(worker, message):
     time.sleep(0.01)
     worker[0].write(json.dumps(message) + "\\n"), worker[0].flush()
     worker[1].readline()
@@ -54,7 +54,7 @@ for who, size in steps:
     elif who == "spike":
         spike(size)
     else:
-        tell(workers[who], size)
+        send(workers[who], size)
 for worker in workers:
     worker[0].write("0\\n"), worker[0].flush(), worker[0].close()
 for _ in workers:
@@ -178,7 +178,7 @@ def test_every_report_shows_the_moment_of_the_common_peak(tmp_path: Path, scenar
     parts = [process["peak"]["bytes"] for process in model["processes"]]
     for heap, part in zip(heaps, parts, strict=True):
         assert part in heap.possible_at(moment)
-    # At no moment did the processes hold more, up to what the clocks cannot tell.
+    # At no moment did the processes hold more, within the error of the clocks.
     for heap in heaps:
         for since, size in heap.states:
             others = [min(other.possible_at(heap.start + since)) for other in heaps if other is not heap]

@@ -17,7 +17,7 @@ from support.terminal_screen import TerminalScreen
 pytestmark = pytest.mark.once
 
 # Clipboard, window title, clear screen, colours, C1 control, delete, carriage return, right-to-left override, isolate,
-# and a line of its own.
+# and a whole forged line.
 FORGED = "FORGED LINE"
 HOSTILE = "\x1b]52;c;aGk=\x07\x1b]0;title\x07\x1b[2J\x1b[8m\x9b31m\x7f\r\u202e\u2066\n" + FORGED
 _INTERPRETED = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -114,7 +114,7 @@ def test_program_that_restarts_itself_by_its_original_arguments_runs_again(tmp_p
 def test_run_decodes_code_and_module_names_as_python_does(
     tmp_path: Path, environment: dict[str, str], letter: bytes
 ) -> None:
-    # Python cannot decode some of these, and then says so itself.
+    # Python cannot decode some of these, and reports that itself.
     code = b"import sys; print(ascii(sys.argv), ascii('" + letter + b"'))"
     run_twice(tmp_path, "-c", code, *WORDS, env=environment, records=False)
     run_twice(tmp_path, b"-c" + code, *WORDS, env=environment, records=False)

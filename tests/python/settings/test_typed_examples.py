@@ -2,7 +2,7 @@
 
 Each example becomes a module, with earlier examples of its page that define names it uses. Names that are left to the
 reader, such as `work`, become variables of type `Any`. Whole programs, which begin with a comment such as `# job.py`,
-stand for the reader's own code and need no annotations.
+represent the reader's own code and need no annotations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 # The first words of an indented block that is Python.
 PYTHON = ("import ", "from ", "with ", "@", "heaptide.", "app", "def ", "tracer")
 
-# What the examples rely on: the functions keep their signatures, and modules and classes are known.
+# The examples rely on these facts: the functions keep their signatures, and modules and classes are known.
 USES = """
 from collections.abc import AsyncIterator, Iterator
 
@@ -163,7 +163,7 @@ def test_mypy_accepts_every_example_and_decorators_keep_signatures(examples: Pat
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, *lenient, "."]
     done = subprocess.run(command, cwd=examples, capture_output=True, text=True)
     revealed = re.findall(r'Revealed type is "(.*)"', done.stdout)
-    # A decorated function is of the same type, but has a name of its own.
+    # A decorated function is of the same type, but has another name.
     assert [re.sub(r"def \w+\(", "def (", each) for each in revealed] == REVEALED, done.stdout + done.stderr
     assert [line for line in done.stdout.splitlines() if ": error:" in line] == []
 

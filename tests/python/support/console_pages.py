@@ -1,10 +1,10 @@
-"""Reads the console blocks of Markdown pages, and compares the shape of an output with what a page shows.
+"""Reads the console blocks of Markdown pages, and compares the shape of an output with the one on the page.
 
 A console block is a fence of the language `console`: lines that start with `$ ` are commands, the others are their
 output. A comment `<!-- not run: REASON -->` above a block keeps it from being run. A Python block that starts with a
 comment `# NAME.py` is a file that the reader saves.
 
-The shape of an output is its text without what differs from run to run: numbers, sizes, times, paths and bars. In a shown
+The shape of an output is its text without the parts that differ from run to run: numbers, sizes, times, paths and bars. In a shown
 output, `…` means any text, and a line `…` any lines.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 NOT_RUN = re.compile(r"<!-- not run: (.+?) -->")
 _SAVED_FILE = re.compile(r"^```python\n(# (\w+\.py)\n.*?)^```$", re.M | re.S)
 
-# What may differ between two runs, and its replacement. Sizes come before numbers, which are a part of them.
+# Texts that may differ between two runs, and their replacements. Sizes come before numbers, which are a part of them.
 _MASKS = (
     (re.compile(r"(?<![\w.…])/[^\s:;,'\")]*"), "<path>"),
     (re.compile(r"0x[0-9a-f]+"), "<number>"),
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass
 class Block:
-    """A console block: its steps, and why it cannot be run, if it says so."""
+    """A console block: its steps, and the reason why it cannot be run, if the page gives one."""
 
     page: str
     line: int

@@ -125,7 +125,7 @@ class ConsoleSession:
         self._runtime.cleanup()
 
     def _read(self, deadline: float) -> None:
-        """Append the next part of the output to what is pending."""
+        """Append the next part of the output to the pending part."""
         assert self._shell.stdout is not None
         descriptor = self._shell.stdout.fileno()
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What documentation pages take for granted: the reader's programs and files, by page, as shell commands.
+"""Prerequisites of documentation pages: the reader's programs and files, by page, as shell commands.
 
 They run before the first block of the page, in its folder. `$EXAMPLES` is the folder of the example programs. The process
 that a setup starts last in the background is process 4711 of the page.
@@ -51,7 +51,7 @@ for _ in range(12):
 END
 """
 
-# The task of a worker that keeps what it sends.
+# A worker's task that leaks the documents it sends.
 _MAIL_TASK = """
 mkdir tasks && touch tasks/__init__.py
 cat > tasks/mail.py <<'END'

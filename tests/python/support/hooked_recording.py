@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Recording:
-    """What the program printed, its recorded events, and its leaks as reported."""
+    """The output of the program, its recorded events, and its leaks as reported."""
 
     def __init__(self, capture: Path, printed: dict[str, Any]) -> None:
         self.printed = printed

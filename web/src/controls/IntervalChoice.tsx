@@ -1,4 +1,4 @@
-/** Choice of what is shown of a selected interval, and a button to clear it. */
+/** Choice of a measure for the selected interval, and a button to clear the selection. */
 import { clearInterval } from '../chart/interval.ts';
 import type { Data } from '../model/data.ts';
 import { duration } from '../model/format.ts';

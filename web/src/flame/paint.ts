@@ -1,6 +1,6 @@
 /**
- * Draws the visible part of a tree on a canvas. Children are sorted by size, so if one is too narrow to see, all after it are
- * too: they become one strip, and the work is bounded by the size of the screen, not of the tree.
+ * Draws the visible part of a tree on a canvas. Children are sorted by size, so if one is too narrow to see, so are all
+ * after it: they become one strip, and the work is bounded by the size of the screen, not of the tree.
  */
 import type { Colouring } from '../colours.ts';
 import { palette, shade } from '../colours.ts';

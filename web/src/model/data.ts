@@ -10,7 +10,7 @@ export type Unit = 'bytes' | 'count';
 
 export interface Process {
   file: string;
-  /** The process ID, and what distinguishes the process from others with the same ID: `1@web-2`. */
+  /** The process ID, with parts of the identity if another process of the page has the same ID: `1@web-2`. */
   name: string;
   /** The name with the role or program, and the host if there are several: `4711 (celery worker)`. */
   shown?: string;

@@ -1,6 +1,6 @@
 //! A simple walk from a thread state through its frames, for the self-check, the heap walk and tests.
 //!
-//! The allocation hooks have a faster walker of their own (`record::stack`); both follow the same [`Layout`].
+//! The allocation hooks have a separate, faster walker (`record::stack`); both follow the same [`Layout`].
 
 use super::layout::{CurrentFrame, Layout, instr_offset};
 use super::memory::{Direct, Memory};

@@ -1,6 +1,6 @@
-//! The interpreter of this process as hooks use it: its layout, and the calling thread's state.
+//! The interpreter of this process as hooks use it: its layout, and the calling thread's state and frames.
 //!
-//! Set once, before the first session, with the GIL held; read by every event.
+//! The layout is set once, before the first session, with the GIL held; every event reads it.
 
 use std::ffi::CStr;
 use std::mem::transmute;
@@ -36,6 +36,89 @@ pub fn thread_state() -> usize {
     // function reads a thread-specific value, has no preconditions, and returns null once the runtime has ended.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     function()
+}
+
+/// # Safety
+/// A live struct of the interpreter lies at `address` and has a word at `offset`.
+#[inline(always)]
+pub(crate) unsafe fn word(address: usize, offset: usize) -> usize {
+    // SAFETY: the caller promises a readable, aligned word there.
+    unsafe { (address.wrapping_add(offset) as *const usize).read() }
+}
+
+/// Whether a frame is a shim between C and Python, which has no code of the program.
+///
+/// # Safety
+/// `frame` is a live frame of the interpreter that `layout` describes.
+#[inline(always)]
+pub(crate) unsafe fn is_shim(layout: &Layout, frame: usize) -> bool {
+    layout.frame_owner.is_some_and(|owner| {
+        // SAFETY: the owner is one byte of the frame, which the caller promises to be live.
+        let owner = unsafe { (frame.wrapping_add(owner) as *const u8).read() };
+        owner >= layout.first_shim_owner
+    })
+}
+
+/// The field that points to the innermost frame of a thread; `None` if the thread runs no Python code.
+///
+/// # Safety
+/// `thread_state` is a live thread state of the interpreter that `layout` describes.
+#[inline(always)]
+unsafe fn current_frame(layout: &Layout, thread_state: usize) -> Option<*mut usize> {
+    match layout.current_frame {
+        CurrentFrame::Direct(offset) => Some(thread_state.wrapping_add(offset) as *mut usize),
+        CurrentFrame::ViaCFrame {
+            cframe,
+            current_frame,
+        } => {
+            // SAFETY: the caller promises a live thread state, and the layout gives the offset of this field.
+            let record = unsafe { word(thread_state, cframe) };
+            (record != 0).then(|| record.wrapping_add(current_frame) as *mut usize)
+        }
+    }
+}
+
+/// The innermost frame of a thread; 0 if it has none.
+///
+/// # Safety
+/// `thread_state` is 0 or a live thread state of the interpreter that `layout` describes.
+#[inline(always)]
+pub(crate) unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
+    if thread_state == 0 {
+        return 0;
+    }
+    // SAFETY: the caller promises a live thread state. The field belongs to it, or to the live C frame record that it
+    // points to.
+    unsafe { current_frame(layout, thread_state).map_or(0, |field| field.read()) }
+}
+
+/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns the number of
+/// frames that it wrote.
+///
+/// # Safety
+/// `thread_state` is 0 or the calling thread's own `PyThreadState`, and `layout` fits the interpreter.
+pub(crate) unsafe fn innermost_frames(
+    layout: &Layout,
+    thread_state: usize,
+    out: &mut [(usize, usize)],
+) -> usize {
+    // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
+    let mut frame = unsafe { innermost(layout, thread_state) };
+    let mut n_frames = 0;
+    while frame != 0 && n_frames < out.len() {
+        // SAFETY: the frame is in the calling thread's live chain, and the layout gives the offsets of its fields.
+        unsafe {
+            if !is_shim(layout, frame) {
+                out[n_frames] = (
+                    word(frame, layout.frame_code) & layout.frame_code_mask,
+                    word(frame, layout.frame_instr),
+                );
+                n_frames += 1;
+            }
+            frame = word(frame, layout.frame_previous);
+        }
+    }
+    n_frames
 }
 
 /// Detects the interpreter's layout and verifies it with the interpreter's own API.
@@ -89,17 +172,8 @@ impl NoCallers {
         if state == 0 {
             return None;
         }
-        let current = match layout.current_frame {
-            CurrentFrame::Direct(offset) => state.wrapping_add(offset),
-            CurrentFrame::ViaCFrame {
-                cframe,
-                current_frame,
-            } => {
-                // SAFETY: a live thread state has a C frame record at this offset; the layout was checked.
-                let record = unsafe { (state.wrapping_add(cframe) as *const usize).read() };
-                record.wrapping_add(current_frame)
-            }
-        } as *mut usize;
+        // SAFETY: `state` is the calling thread's own, and the layout was checked.
+        let current = unsafe { current_frame(layout, state) }?;
         // SAFETY: the pointer belongs to the calling thread, and the interpreter treats null as "no caller": that is its
         // value when a program starts.
         let frame = unsafe { current.replace(0) };

@@ -20,7 +20,7 @@ pub struct Census {
     /// In the order in which the walk found them, without types that have no instances.
     pub types: Vec<OfType>,
     /// How long the program was paused.
-    pub stood_still_ns: u64,
+    pub paused_ns: u64,
     /// Bytes that the walk needed.
     pub walker_bytes: u64,
     /// One sentence for each part that could not be read.

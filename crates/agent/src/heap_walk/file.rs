@@ -21,7 +21,7 @@ pub struct Summary {
     pub types: u64,
     pub bytes: u64,
     pub unreachable: u64,
-    pub stood_still_ns: u64,
+    pub paused_ns: u64,
     pub walk_ns: u64,
     pub walker_bytes: u64,
 }
@@ -40,7 +40,7 @@ impl Summary {
             unreachable: unreachable
                 .filter(|flags| *flags & Objects::UNREACHABLE != 0)
                 .count() as u64,
-            stood_still_ns: snapshot.header.stood_still_ns,
+            paused_ns: snapshot.header.paused_ns,
             walk_ns: snapshot.header.walk_ns,
             walker_bytes: snapshot.header.walker_bytes,
         }
@@ -53,7 +53,7 @@ impl Summary {
             self.types,
             self.bytes,
             self.unreachable,
-            self.stood_still_ns,
+            self.paused_ns,
             self.walk_ns,
             self.walker_bytes,
         ]
@@ -66,7 +66,7 @@ impl Summary {
             types,
             bytes,
             unreachable,
-            stood_still_ns,
+            paused_ns,
             walk_ns,
             walker_bytes,
         ] = words;
@@ -76,7 +76,7 @@ impl Summary {
             types,
             bytes,
             unreachable,
-            stood_still_ns,
+            paused_ns,
             walk_ns,
             walker_bytes,
         }
@@ -151,7 +151,7 @@ pub fn write(snapshot: &HeapSnapshot, file: &File, path: &Path) -> Result<Summar
 pub struct Copy {
     pid: libc::pid_t,
     answer: File,
-    stood_still_ns: u64,
+    paused_ns: u64,
 }
 
 /// Forks. The copy walks its heap, writes the file and exits. This process is paused only for the time of the fork.
@@ -178,7 +178,7 @@ pub unsafe fn walk_in_copy(
     // this thread holds, the writing of a file, and `_exit`: no Python code, and nothing that takes a lock which another
     // thread may hold.
     let pid = unsafe { libc::fork() };
-    let stood_still_ns = begun.elapsed().as_nanos() as u64;
+    let paused_ns = begun.elapsed().as_nanos() as u64;
     if pid < 0 {
         return Err(FileError::Fork(io::Error::last_os_error()));
     }
@@ -186,13 +186,13 @@ pub unsafe fn walk_in_copy(
         return Ok(Copy {
             pid,
             answer: File::from(reader),
-            stood_still_ns,
+            paused_ns,
         });
     }
     // SAFETY: passed on from the caller; the copy has the same interpreter in the same state.
     let answer = match unsafe { walk(options, proof) } {
         Ok(mut walked) => {
-            walked.forked_from(parent, stood_still_ns);
+            walked.forked_from(parent, paused_ns);
             walked.recorded_at(recording);
             let snapshot = walked.into_snapshot();
             let written = write_heap(&snapshot, file).map(|_| Summary::of(&snapshot));
@@ -238,7 +238,7 @@ impl Copy {
                     *word_out = u64::from_le_bytes(word.try_into().unwrap_or([0; 8]));
                 }
                 let mut summary = Summary::from_words(all);
-                summary.stood_still_ns = self.stood_still_ns;
+                summary.paused_ns = self.paused_ns;
                 Ok(summary)
             }
             (Ok(_), Some((0, message))) => Err(FileError::InCopy(

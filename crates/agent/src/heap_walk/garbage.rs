@@ -1,8 +1,8 @@
 //! Marks the tracked objects that are alive; the others are garbage.
 //!
-//! Objects that `sys.modules` or a running frame leads to are alive. Among the others, those with more references than the
-//! others have to them are alive, and so is all that they lead to. This is the collector's own rule. It takes less time
-//! than a collection, because most objects are found alive in one pass instead of the collector's two.
+//! Objects reachable from `sys.modules` or from a running frame are alive. Of the remaining objects, those that something
+//! other than a remaining object refers to are alive, with everything reachable from them. This is the collector's own
+//! rule. It takes less time than a collection, because most objects are found alive in one pass instead of two.
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
@@ -103,7 +103,7 @@ impl<'r> Marker<'r> {
         self.plain.find(object.address() as u64).is_some()
     }
 
-    /// Marks modules and running frames, and all that they lead to.
+    /// Marks modules and running frames, and everything reachable from them.
     pub fn mark_roots(&mut self, read_locals: bool) -> Result<(), Full> {
         let reader = self.reader;
         if let Some(modules) = reader.modules() {
@@ -158,7 +158,7 @@ impl<'r> Marker<'r> {
         }
     }
 
-    /// Marks all that the marked objects lead to.
+    /// Marks everything reachable from the marked objects.
     fn follow(&mut self) -> Result<(), Full> {
         let reader = self.reader;
         while let Some(object) = self.waiting.get(self.n_done).copied() {
@@ -218,8 +218,8 @@ impl<'r> Marker<'r> {
         }
     }
 
-    /// Marks those of the tracked objects `rest` that have other references than from each other, and all that these
-    /// lead to. `rest` is all that was not marked before, so afterwards all that is not marked is garbage.
+    /// Marks the objects of `rest` to which something outside of `rest` refers, and everything reachable from them. `rest` is
+    /// all unmarked tracked objects, so the objects that are still unmarked after this call are garbage.
     pub fn mark_held(&mut self, rest: &[Object]) -> Result<(), Full> {
         let reader = self.reader;
         let mut references = References::new(rest).ok_or(Full)?;

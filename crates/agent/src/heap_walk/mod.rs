@@ -51,7 +51,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
 use heaptide_capture::identity::Facts;
 use heaptide_capture::redact::Redaction;
-pub use heaptide_procfs::process_facts;
 
 use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::interpreter;
@@ -259,7 +258,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
         pid: std::process::id(),
         python_version: options.python_version,
         taken_unix_ns: time.map_or(0, |time| time.as_nanos() as u64),
-        stood_still_ns: walk_ns,
+        paused_ns: walk_ns,
         walk_ns,
         walker_bytes: walk.bytes() + walk.output.bytes() as u64,
         command: options.redact.command(options.command.clone()),
@@ -290,10 +289,10 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     let mut walk = Walk::new(&reading.reader, sums, reading.inline_values, false)?;
     count_all(&mut walk, &mut roots, &mut reading.notes)?;
     let walker_bytes = walk.bytes() + walk.output.bytes() as u64;
-    let stood_still_ns = begun.elapsed().as_nanos() as u64;
+    let paused_ns = begun.elapsed().as_nanos() as u64;
     Ok(Census {
         types: census::of_types(walk.types, &walk.output),
-        stood_still_ns,
+        paused_ns,
         walker_bytes,
         notes: reading.notes,
     })
@@ -305,10 +304,10 @@ unsafe impl Send for Walked {}
 
 impl Walked {
     /// Notes that a forked copy of this process did the walk, and how long the process was paused.
-    pub(crate) fn forked_from(&mut self, pid: u32, stood_still_ns: u64) {
+    pub(crate) fn forked_from(&mut self, pid: u32, paused_ns: u64) {
         self.header.pid = pid;
         self.header.forked = true;
-        self.header.stood_still_ns = stood_still_ns;
+        self.header.paused_ns = paused_ns;
     }
 
     pub fn recorded_at(&mut self, position: Option<RecordingPosition>) {

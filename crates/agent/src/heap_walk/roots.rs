@@ -366,7 +366,7 @@ unsafe fn read_lists(first: usize, heads: &[usize], mut each: impl FnMut(Object)
     for head in heads.iter().map(|offset| first + offset) {
         let mut at = head;
         for _ in 0..MAX_LIST {
-            // SAFETY: `at` is the head, or a header that the one before is linked with in both directions.
+            // SAFETY: `at` is the head, or a header whose links with its predecessor were compared in both directions.
             let next = unsafe { word_at(at) } & !collector::FLAG_BITS;
             if next == head {
                 break;
@@ -374,7 +374,7 @@ unsafe fn read_lists(first: usize, heads: &[usize], mut each: impl FnMut(Object)
             if next == 0 {
                 return false;
             }
-            // SAFETY: `next` is a header, or at least readable: only headers of the list are linked.
+            // SAFETY: a header of the list links to `next`, so `next` is a header in readable memory.
             let previous = unsafe { word_at(next + collector::PREVIOUS) } & !collector::FLAG_BITS;
             // SAFETY: the object follows its header, so its address is not 0.
             let object = unsafe { Object::at(next + object::GC_HEADER).unwrap_unchecked() };

@@ -1,6 +1,6 @@
 //! Counts the objects that the collector tracks, by type, as a collection would leave them, without running one.
 //!
-//! The count is exact. It leaves out garbage, which is all that [`super::garbage`] does not mark. A collection also stops
+//! The count is exact. It leaves out garbage: the objects that [`super::garbage`] does not mark. A collection also stops
 //! tracking tuples, and before 3.14 dicts, that contain nothing tracked. These are left out of the count in the same way.
 //! Where the result of a collection depends on its order, or where it would run finalizers, the count gives up, and the
 //! caller runs the collection.
@@ -43,7 +43,7 @@ pub unsafe fn count_all() -> Option<Counts> {
     .then_some(counter.counts)
 }
 
-/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can tell, or if so much
+/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can find out, or if so much
 /// is garbage that one is worthwhile.
 ///
 /// # Safety

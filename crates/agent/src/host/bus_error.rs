@@ -152,7 +152,7 @@ pub(crate) fn claim_process() {
 }
 
 /// Whether this is the process whose action is known. If not, it was made by `vfork`, as by `subprocess`, and uses the memory
-/// of its parent: a change of its own action must not change what the parent knows.
+/// of its parent: a change of its action must not change what the parent knows.
 pub(crate) fn is_this_process() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }
@@ -167,7 +167,7 @@ pub(crate) fn uninstall() {
     *installed = false;
 }
 
-/// What a signal does, without the parts that the C library adds.
+/// The action of a signal, without the parts that the C library adds.
 #[derive(Clone, Copy)]
 struct Action {
     /// SIG_DFL, SIG_IGN or the address of a function.

@@ -33,7 +33,7 @@ pub struct LibcHeap {
 impl LibcHeap {
     /// Reads the sums. The C library takes the locks of its heaps one after the other, as `malloc` does.
     pub fn read() -> Option<LibcHeap> {
-        // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
+        // SAFETY: the name is a C string, and `dlsym` has no other precondition.
         let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr()) };
         if address.is_null() {
             return None;

@@ -89,7 +89,7 @@ impl OwnFile {
         }
     }
 
-    /// Closes the descriptor in a forked child. The lock stays, because it belongs to the parent as well.
+    /// Closes the descriptor in a forked child. The lock stays, because it also belongs to the parent.
     pub fn close_after_fork(&self) {
         if let Ok(fd) = self.fd() {
             self.fd.store(-1, Ordering::Release);

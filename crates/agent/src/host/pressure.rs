@@ -4,7 +4,7 @@
 //! clearly below the threshold, and not before ten minutes have passed, so that a program at its limit is not slowed down by
 //! its own reports.
 //!
-//! Runs on: one thread. Allocates: past the hooks. Locks: none. During fork: the child makes a gauge of its own.
+//! Runs on: one thread. Allocates: past the hooks. Locks: none. During fork: the child creates another gauge.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

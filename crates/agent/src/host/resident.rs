@@ -35,8 +35,8 @@ impl Resident {
             )
         };
         let text = text.get(..usize::try_from(len).ok()?)?;
-        let pages = std::str::from_utf8(text).ok()?.split(' ').nth(1)?;
-        Some(pages.parse::<u64>().ok()? * self.page_len)
+        let pages = procfs::resident_pages(std::str::from_utf8(text).ok()?)?;
+        Some(pages * self.page_len)
     }
 }
 

@@ -69,11 +69,6 @@ pub unsafe fn prepare(variable: usize, token: usize, bytes: usize) {
     job_marks::prepare(variable, token, bytes);
 }
 
-/// Whether a recording runs.
-pub fn is_recording() -> bool {
-    session::is_active()
-}
-
 /// The calling thread as `pthread_self` and `threading.get_ident` name it.
 pub fn own_thread() -> usize {
     // SAFETY: `pthread_self` has no preconditions.

@@ -11,8 +11,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use heaptide_capture::Code;
 use heaptide_capture::line_table::LineTable;
 
-use crate::cpython::{Layout, instr_offset};
-use crate::record::{codes, live_frames};
+use crate::cpython::{Layout, instr_offset, interpreter};
+use crate::record::codes;
 
 /// Number of innermost frames in a site.
 pub const MAX_FRAMES: usize = 24;
@@ -84,7 +84,7 @@ impl Sites {
         }
         let mut frames = [(0usize, 0usize); MAX_FRAMES];
         // SAFETY: passed on from the caller.
-        let n_frames = unsafe { live_frames::innermost_frames(layout, thread_state, &mut frames) };
+        let n_frames = unsafe { interpreter::innermost_frames(layout, thread_state, &mut frames) };
         let frames = &frames[..n_frames];
         let mut hasher = WordHasher::default();
         for &(code, instruction) in frames {

@@ -25,7 +25,7 @@ pub fn definition(name: &CStr) -> usize {
         });
         0
     }
-    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
+    // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let default = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) } as usize;
     let mut loaded: Vec<Loaded> = Vec::new();
     // SAFETY: the callback gets the list that it expects.

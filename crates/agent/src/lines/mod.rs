@@ -17,8 +17,7 @@ use std::sync::Arc;
 pub use reading::{Backend, Reader};
 pub use table::{Event, Row, Table};
 
-use crate::cpython::interpreter;
-use crate::cpython::{CurrentFrame, Symbols};
+use crate::cpython::{Symbols, interpreter};
 
 /// One call of a monitored function.
 pub struct Watch {
@@ -155,7 +154,7 @@ pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
             return;
         }
         if last.code.get() == code || last.find(code) {
-            let frame = frame.unwrap_or_else(|| current_frame(last.state.get()));
+            let frame = frame.unwrap_or_else(|| innermost_frame(last.state.get()));
             // SAFETY: this thread has entered the watch. The Python object that entered it keeps it alive until `leave`,
             // which clears the cache first. The GIL is held, and the flag prevents a nested event on this thread.
             unsafe { (*(*last.watch.get()).table.get()).event(&*last.known.get(), frame, what) };
@@ -191,26 +190,11 @@ pub(crate) fn is_entered() -> bool {
 
 /// Returns the address of the calling thread's innermost frame; 0 if the interpreter's layout is unknown.
 #[inline]
-fn current_frame(state: usize) -> usize {
-    let Some(layout) = interpreter::layout().filter(|_| state != 0) else {
-        return 0;
-    };
-    match layout.current_frame {
-        // SAFETY: the state is the calling thread's own, and the layout was checked.
-        CurrentFrame::Direct(offset) => unsafe {
-            (state.wrapping_add(offset) as *const usize).read()
-        },
-        CurrentFrame::ViaCFrame {
-            cframe,
-            current_frame,
-        } => {
-            // SAFETY: as above; a live thread state always refers to a C frame record.
-            unsafe {
-                let record = (state.wrapping_add(cframe) as *const usize).read();
-                (record.wrapping_add(current_frame) as *const usize).read()
-            }
-        }
-    }
+fn innermost_frame(state: usize) -> usize {
+    interpreter::layout().map_or(0, |layout| {
+        // SAFETY: the state is 0 or the calling thread's own, and the layout was checked.
+        unsafe { interpreter::innermost(layout, state) }
+    })
 }
 
 /// Determines the interpreter's layout, by which frames are distinguished. If it is unknown, frames are not distinguished.

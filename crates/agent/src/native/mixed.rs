@@ -13,8 +13,8 @@
 //! eval      mark b        b: parse                        parse
 //! list_append                                             list_append
 //! ```
-//! Both stacks are compared with those of the last event. The frames of the mixed stack from the first change in either of
-//! them inwards are written again.
+//! Both stacks are compared with those of the last event. The mixed stack is written again from the first frame that changed
+//! in either of them.
 
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
@@ -94,8 +94,8 @@ unsafe fn mark(
             current_frame,
         } => {
             native.marks[first..depth].fill(0);
-            // SAFETY: a live thread state has a chain of live records, and the last one has 0 as its previous one. The layout
-            // gives the offsets of the fields.
+            // SAFETY: a live thread state has a chain of live records, and `previous` of the last one is 0. The layout gives the
+            // offsets of the fields.
             let word = |address: usize| unsafe { (address as *const usize).read() };
             let mut record = if thread_state == 0 {
                 0
@@ -147,14 +147,14 @@ fn write_change(
         room.pop((native.n_total - keep) as usize);
         native.n_total = keep;
     }
-    // Begin at the native frame whose part of the mixed stack contains the change; the parts before it stay. If that frame
-    // evaluates Python frames some of which stay, begin after these: a deep recursion runs within one native frame.
+    // Begin at the native frame whose part of the mixed stack contains the change; the parts before it stay. That frame may
+    // evaluate many Python frames, as in a deep recursion. If the first of them are unchanged, begin after these.
     let first = native.entries[..native.depth].partition_point(|entry| entry.n_written < keep);
-    let is_amid = native.entries[..native.depth]
+    let is_within_frame = native.entries[..native.depth]
         .get(first)
         .is_some_and(|entry| entry.n_before < keep);
     let mut writer = Writer {
-        count: if is_amid {
+        count: if is_within_frame {
             keep
         } else {
             n_written(first, native)
@@ -179,7 +179,7 @@ fn write_change(
             break;
         }
         let frame = native.entries[i];
-        let is_begun = is_amid && i == first;
+        let is_begun = is_within_frame && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
             // Python frames that the previous native frame evaluates but did not evaluate at the last event.
             writer.rest_of_evaluation(native, stack, layout);
@@ -244,7 +244,7 @@ fn write_change(
 struct Writer<'a, 'b> {
     /// Frames of the mixed stack so far.
     count: u32,
-    /// The frames of these that are already in the chunk.
+    /// The number of these frames that are already in the chunk.
     keep: u32,
     /// The next Python frame.
     next: usize,

@@ -75,7 +75,7 @@ impl Module {
 
 /// Starts with an empty list, for a new session.
 pub fn reset() {
-    // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
+    // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
     FIND_OBJECT.store(function as usize, Ordering::Release);
     let modules = Modules {
@@ -443,7 +443,7 @@ mod tests {
         let by_list = find_by_list(pc).ok().flatten().unwrap();
         assert!((by_list.start..by_list.end).contains(&pc));
         assert!(find_by_list(16).ok().flatten().is_none());
-        // SAFETY: the name is a C string, and looking a symbol up has no other precondition.
+        // SAFETY: the name is a C string, and `dlsym` has no other precondition.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         if !function.is_null() {
             let by_linker = find_by_linker(function as usize, pc).unwrap();

@@ -5,9 +5,9 @@
 //!
 //! Hooks are compiled for one mode, and import slots change one after the other while other threads run. Some callers keep
 //! the address of an old hook for ever. So a hook may belong to another mode than its thread has adopted. Each class of hook
-//! compares the order word with a token of its own, and a thread has only the token of its class: the wrong hook finds a
-//! mismatch and enters the slow path. Hooks of sampled sessions test the thread's countdown first; in exact mode it is always
-//! negative. So the fast paths do not know about changes.
+//! compares the order word with the token of its class. A thread has only the token of the class it has adopted, so a hook of
+//! the other class finds a mismatch and enters the slow path. Hooks of sampled sessions test the thread's countdown first; in
+//! exact mode it is always negative. So the fast paths need no code for changes.
 //!
 //! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old one, because its weight
 //! depends on the probability with which it was chosen.

@@ -16,7 +16,6 @@ pub(crate) mod adoption;
 pub(crate) mod clock;
 pub(crate) mod codes;
 pub mod job_marks;
-pub(crate) mod live_frames;
 pub(crate) mod releases;
 pub(crate) mod sampler;
 pub(crate) mod stack;

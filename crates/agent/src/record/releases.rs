@@ -12,7 +12,7 @@
 //! address  [ 14 bits: table | 13 bits: region of 1 MiB | 17 bits: bit | 3 bits ]
 //! ```
 //! Runs on: any thread. Allocates: pages from the kernel, which are kept for the next change. Locks: never. During fork: the
-//! child has a copy, and starts a session of its own without changes.
+//! child has a copy, and starts another session without changes.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};

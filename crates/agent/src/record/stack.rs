@@ -21,10 +21,10 @@ pub mod cut;
 use heaptide_capture::Frame;
 use heaptide_capture::event::MAX_RECORD_BYTES;
 
+use crate::cpython::interpreter::{innermost, is_shim, word};
 use crate::cpython::{Layout, instr_offset};
 use crate::record::Room;
 use crate::record::codes;
-use crate::record::live_frames::{innermost, is_shim, word};
 
 /// Frames that are remembered and written. A chunk must hold a push for each.
 pub const MAX_DEPTH: usize = 4096;

@@ -284,8 +284,9 @@ pub fn resume_keeper() {
     }
 }
 
-/// Stops recording in a forked child. The parent's session is leaked, and the child lets go of its file, which the parent
-/// completes: a process that has a capture open or mapped appears to be recorded into it. Calls `inherit` with the parent's configuration and session if that follows forks.
+/// Stops recording in a forked child. The parent's session is leaked. The child closes and unmaps the capture, which the
+/// parent completes: a process that has a capture open or mapped appears to be recorded into it. Calls `inherit` with the
+/// parent's configuration and session if the session follows forks.
 pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);

@@ -7,7 +7,7 @@
 //!                          └────────► abandoned ───────────┘
 //! ```
 //! Recording is on while the order word is not zero. The kernel wipes the page of that word in a forked child, so a child
-//! stops recording, also if no fork handler ran.
+//! stops recording, even if no fork handler ran.
 //!
 //! [`lifecycle`] starts and stops a recording.
 //!
@@ -214,7 +214,7 @@ pub fn active_id() -> Option<[u8; 16]> {
     is_active().then(|| current().map(Session::id)).flatten()
 }
 
-/// Hands the chunk of the calling thread, which ends, over to the keeper.
+/// Hands the chunk of the calling thread over to the keeper, because the thread ends.
 ///
 /// # Safety
 /// `state` is the calling thread's own, marked busy.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::load::{Process, Session};
 use crate::model::ProcessGroup;
 
-/// What the processes of a group have in common.
+/// The property that the processes of a group share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessGrouping {
     Host,

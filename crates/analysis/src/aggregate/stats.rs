@@ -108,7 +108,7 @@ pub fn stats_of(session: &Session, n_largest: usize, measure: Measure) -> Stats 
     }
 }
 
-/// What grows, and what holds most at the end.
+/// The findings about growth, and about the line that holds most at the end.
 fn leak_findings(session: &Session) -> Vec<Finding> {
     let mut found = findings(session);
     found.retain(|finding| finding.measure == Some(Measure::Leaked));

@@ -175,7 +175,7 @@ impl Filter {
     }
 }
 
-/// The name of a process with what a reader recognises it by: `4711 (celery worker)`.
+/// The name of a process with its title: `4711 (celery worker)`.
 pub fn with_title(name: String, title: &str) -> String {
     match title {
         "" => name,

@@ -162,9 +162,9 @@ pub struct Headlines {
 }
 
 impl SiteGroups {
-    /// The line with the most of `bytes`, among the groups that have a number. What one line of the user led to counts together, because it is the line that can be
-    /// changed; the libraries below it may allocate in many places. No line is responsible for arenas, nor for blocks
-    /// without a stack.
+    /// The line with the most of `bytes`, among the groups that have a number. All allocations below one line of the user's
+    /// code count together: the user can change that line, while libraries below it may allocate at many sites. No line is
+    /// responsible for arenas, nor for blocks without a stack.
     pub fn largest_line(&self, bytes: fn(&SiteGroup) -> Option<u64>) -> Option<Line<'_>> {
         let mut lines: Vec<Line> = Vec::new();
         let mut known = FxHashMap::default();

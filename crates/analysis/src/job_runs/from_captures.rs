@@ -15,7 +15,7 @@ impl JobRuns {
         described.last_seen = described.last_seen.max(ended as f64 / 1e9);
         let is_sampled = job.is_sampled();
         let seconds = job.seconds();
-        // What was freed after the job, such as its result, is no leak.
+        // Memory that was freed after the job, such as its result, is no leak.
         let left = job.ended_unix_ns.map(|_| job.retained_now.bytes as i64);
         let sites = match job.live_sites.is_empty() {
             true => &job.peak_sites,

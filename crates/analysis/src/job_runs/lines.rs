@@ -22,7 +22,7 @@ pub struct Line {
     pub id: String,
     pub identity: Identity,
     pub run: String,
-    /// What a reader recognises the process by; empty if unknown.
+    /// The role or program of the process; empty if unknown.
     pub title: String,
     pub number: Option<u64>,
     pub name: String,

@@ -3,7 +3,7 @@
 //! A report may have a hundred thousand runs of jobs, and most numbers of most runs are unknown. An `Option` would double
 //! the memory of each.
 
-/// A number type with a value that no run has, and that stands for an unknown number.
+/// A number type with a reserved value, which no run has, for an unknown number.
 pub trait HasUnknown: Copy + PartialEq {
     const UNKNOWN: Self;
 }

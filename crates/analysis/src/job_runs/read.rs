@@ -14,7 +14,7 @@ const MAX_LINE_BYTES: usize = 1 << 20;
 /// The begin and the end of a run agree about its start, except for rounding.
 const ROUNDING_SECONDS: f64 = 0.001;
 
-/// What a report should say about the files.
+/// Counts of lines, for the notes of a report about its files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordNotes {
     pub n_lines: u64,
@@ -177,8 +177,8 @@ impl RecordReader {
 }
 
 impl JobRun {
-    /// Applies another line about the same run. What it knows replaces what earlier lines said, since a job may be measured
-    /// again after its end.
+    /// Applies another line about the same run. Its values replace earlier ones, since a job may be measured again after its
+    /// end.
     fn update(&mut self, other: JobRun) {
         if other.outcome == Outcome::Running {
             // The begin of a run whose end was read first, or a copy.

@@ -18,7 +18,7 @@ pub const OUTCOMES: [Outcome; 7] = [
     Outcome::Running,
 ];
 
-/// What is known about the memory of a run. A source leaves out what it does not know.
+/// The memory of a run. Numbers that the source does not have are unknown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunNumbers {
     /// Resident size of the process.
@@ -30,15 +30,15 @@ pub struct RunNumbers {
     /// Bytes that the job allocated and left, minus bytes of earlier jobs that it freed.
     pub retained_bytes: Maybe<i64>,
     /// Live bytes of this run and of earlier runs of its name in its process, at its end. Unlike the sum of `retained_bytes`,
-    /// it lacks what was freed after a run, such as its result.
+    /// it excludes memory that was freed after a run, such as its result.
     pub name_bytes: Maybe<u64>,
-    /// Allocation sites of what it left (or, if it left nothing, of its peak): see [`JobRuns::sites_of`].
+    /// Allocation sites of the bytes that it left; if it left none, those of its peak. See [`JobRuns::sites_of`].
     pub sites: SiteRange,
     /// Whether the numbers of the job's blocks are estimates.
     pub is_sampled: bool,
 }
 
-/// A range of the sites of all runs. A list of its own for each run would take twice the memory.
+/// A range of the sites of all runs. A separate list for each run would take twice the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteRange {
     first: u32,
@@ -83,7 +83,7 @@ pub struct JobProcess {
     pub identity: Identity,
     /// Name of its run; empty if unknown.
     pub run: String,
-    /// What a reader recognises it by: its role or program. Empty if unknown.
+    /// Its role or program; empty if unknown.
     pub title: String,
     /// Time of its latest record, in seconds since 1970.
     pub last_seen: f64,
@@ -227,7 +227,7 @@ impl JobRuns {
         }
     }
 
-    /// The name of each process with what a reader recognises it by, and its host if there are several.
+    /// The name and title of each process, and its host if there are several hosts.
     pub fn worker_names(&self) -> Vec<String> {
         let processes = self.processes.iter();
         let identities: Vec<Identity> = processes.map(|one| one.identity.clone()).collect();
@@ -254,7 +254,7 @@ impl JobRun {
         (self.process, self.number.get())
     }
 
-    /// Takes over from another description of the same run what this one lacks.
+    /// Fills unknown values from another description of the same run.
     pub fn fill_in(&mut self, other: JobRun) {
         if self.outcome == Outcome::Running {
             self.outcome = other.outcome;
@@ -288,7 +288,7 @@ impl JobRun {
             numbers.resident_before,
         ];
         let measured = measured.into_iter().filter_map(Maybe::get).max()?;
-        // Without samples of the resident size the job's own peak is a lower bound of what came on top.
+        // Without samples of the resident size, the process grew by at least the peak of the job's own blocks.
         let estimated = match (numbers.resident_peak.get(), numbers.resident_before.get()) {
             (None, Some(before)) => before.saturating_add(numbers.peak_bytes.get().unwrap_or(0)),
             _ => 0,

@@ -11,7 +11,7 @@ use super::maybe::Maybe;
 use super::run::{JobRun, JobRuns, OUTCOMES};
 use super::trend::{Trend, Verdict, trend};
 
-/// What a row represents.
+/// The runs that share a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Grouping {
     /// All runs of a name.
@@ -56,7 +56,7 @@ impl Basis {
     }
 }
 
-/// What a peak is.
+/// The meaning of a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeakKind {
     /// The most that the job's own blocks took at once.
@@ -124,7 +124,7 @@ impl Distribution {
     }
 }
 
-/// What a run leaves.
+/// The bytes that a run leaves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetainedPerRun {
     pub basis: Basis,
@@ -354,7 +354,7 @@ impl Group<'_> {
             let left = match basis {
                 Basis::Resident => self.left_resident[at as usize].get(),
                 _ => blocks(run).map(|bytes| match run.numbers.name_bytes.get() {
-                    // What earlier runs lost meanwhile, such as their results, counts against what this one left.
+                    // Memory of earlier runs that was freed meanwhile, such as their results, reduces the bytes of this run.
                     Some(level) => {
                         let before = levels.insert(run.process, level);
                         level as i64 - before.unwrap_or(0) as i64
@@ -433,8 +433,8 @@ fn workers_of(runs: &JobRuns, members: &[u32]) -> (u64, u64) {
 
 /// Returns, for each run, by how much it changed the resident size of its process.
 ///
-/// What is freed between the end of a run and the next run, such as its result, counts against it. Growth in between only
-/// counts if both runs have the same name; otherwise it may belong to other work.
+/// Memory that is freed between a run and the next one, such as the run's result, reduces the change. Growth in between
+/// counts only if both runs have the same name; otherwise it may belong to other work.
 fn left_resident(runs: &JobRuns) -> Vec<Maybe<i64>> {
     let growth = runs.runs.iter().map(|run| run.resident_growth().into());
     let mut left: Vec<Maybe<i64>> = growth.collect();

@@ -1,8 +1,8 @@
 //! Decides whether a job leaks, from the bytes that each of its runs left.
 //!
 //! Memory is a state: a job that leaks nothing returns to the same level, a job that fills a cache reaches a new one, and a
-//! job that leaks rises for ever. So the series is the sum of what the runs of one process left so far, and the questions
-//! are asked of its second half, when caches are filled:
+//! job that leaks rises for ever. So the series is the running sum of the bytes that the runs of one process left. Its
+//! second half is tested, when caches are filled:
 //!
 //! - The slope is the median of the slopes between all pairs of points (Theil–Sen). One run that left much hardly moves it,
 //!   and steps of the allocator, which takes memory in pieces, do not hide it.
@@ -12,7 +12,7 @@
 //! Pairs lie within one process, and the counts of all processes are added (as the seasonal Kendall test adds those of
 //! months), so short lives of many workers also count.
 
-/// Points of a process that has fewer runs say nothing.
+/// A process with fewer runs is left out.
 pub const MIN_RUNS: usize = 8;
 /// The confidence from which growth is a leak.
 pub const MIN_CONFIDENCE: f64 = 0.95;
@@ -67,7 +67,7 @@ pub fn trend(processes: &[Vec<i64>], min_bytes: f64) -> Option<Trend> {
     let n_points = ((2.0 * n_pairs as f64).sqrt() as usize).clamp(MIN_RUNS, MAX_POINTS);
     let mut kendall = Kendall::default();
     let mut slopes = Vec::new();
-    // What an average process left in the first and in the second half of its runs.
+    // The bytes that an average process left in the first and in the second half of its runs.
     let (mut early, mut late) = (0.0, 0.0);
     for left in &long {
         let sums: Vec<f64> = left

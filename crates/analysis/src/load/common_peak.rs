@@ -142,7 +142,7 @@ fn has_events(process: &Process, units: u64) -> bool {
     process.sums.first_time == 0 || units > process.sums.first_time
 }
 
-/// What a process holds at the common peak.
+/// The memory of a process at the common peak.
 enum Shares {
     OfOwnPeak,
     Nothing,

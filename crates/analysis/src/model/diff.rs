@@ -75,19 +75,25 @@ impl Diff {
             .map(|frame| &self.locations[self.frames[frame].location as usize])
     }
 
-    /// False if one of the sides lacks this measure.
+    /// Whether both sides have this measure.
     pub fn knows(&self, measure: Measure) -> bool {
         [&self.before, &self.after]
             .iter()
             .all(|side| side.quality.knows(measure))
     }
-}
 
-impl Diff {
-    /// False if the captures of the two sides were recorded in different modes: Python's own allocators on one side only,
-    /// or another sampling rate.
+    /// Whether both sides were recorded in the same modes. They differ if only one side records Python's own allocators, or
+    /// if the sampling rates differ.
     pub fn has_equal_modes(&self) -> bool {
         self.before.modes == self.after.modes
+    }
+
+    /// The change of the whole in a measure.
+    pub fn whole(&self, measure: Measure) -> Change {
+        Change {
+            before: self.before.of(measure),
+            after: self.after.of(measure),
+        }
     }
 }
 
@@ -128,16 +134,6 @@ impl DiffSide {
             Measure::Leaked => self.leaked,
             Measure::Total => self.total,
             Measure::Temporary => self.temporary,
-        }
-    }
-}
-
-impl Diff {
-    /// The change of the whole in a measure.
-    pub fn whole(&self, measure: Measure) -> Change {
-        Change {
-            before: self.before.of(measure),
-            after: self.after.of(measure),
         }
     }
 }

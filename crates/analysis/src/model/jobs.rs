@@ -50,7 +50,7 @@ pub struct JobProcess {
     pub identity: Identity,
     /// The process ID, with the host where that is needed.
     pub name: String,
-    /// What a reader recognises it by: its role or program. Empty if unknown.
+    /// Its role or program; empty if unknown.
     pub title: String,
     pub labels: Vec<(String, String)>,
     pub pid: u32,

@@ -116,9 +116,9 @@ pub struct ProcessSummary {
     /// The session ID that all processes of a run share; `None` if the capture has none.
     pub session: Option<[u8; 16]>,
     pub identity: Identity,
-    /// The process ID, and what distinguishes it from other processes of the report with the same ID.
+    /// The process ID, with parts of the identity if another process of the report has the same ID: `1@web-2`.
     pub name: String,
-    /// The name with what a reader recognises the process by: `4711 (celery worker)`.
+    /// The name with the title of the process: `4711 (celery worker)`.
     pub shown: String,
     /// The role or program alone; empty if unknown.
     pub title: String,

@@ -3,10 +3,8 @@
 use std::rc::Rc;
 
 use heaptide_capture::line_table::LineTable;
-use heaptide_capture::{CodeText, Frame, PYTHON_ARENA_FILE};
+use heaptide_capture::{CodeText, Frame, PYTHON_ARENA_FILE, SymbolText};
 use rustc_hash::FxHashMap;
-
-use super::native::NativeName;
 
 /// The file of the location of Heaptide's own memory.
 const OWN_FILE: &str = "<heaptide>";
@@ -114,7 +112,7 @@ impl Names {
     }
 
     /// The location of a native function.
-    pub fn native(&mut self, name: &NativeName, library: &str) -> LocationId {
+    pub fn native(&mut self, name: &SymbolText, library: &str) -> LocationId {
         let location = Location {
             function: self.text(&name.function),
             file: self.text(if name.file.is_empty() {

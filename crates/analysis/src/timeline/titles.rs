@@ -5,7 +5,7 @@ use heaptide_timeline::Process;
 
 const OPTIONS: &[u8] = b"BEISOsuvbdiPqx";
 
-/// What a reader recognises a process by: the program of an interpreter, else its name.
+/// The title of a process: the program of an interpreter, else the name of the process.
 pub fn title(process: &Process) -> String {
     let is_python = |word: &str| {
         let name = word.rsplit('/').next().unwrap_or_default();

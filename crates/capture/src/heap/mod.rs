@@ -20,6 +20,7 @@ pub use read::is_heap_file;
 pub use write::write_heap;
 
 use crate::identity::{Facts, Identity};
+use crate::numbered::numbered;
 
 /// Means "no object" where the number of an object is expected.
 pub const NO_OBJECT: u32 = u32::MAX;
@@ -52,7 +53,7 @@ pub struct HeapHeader {
     /// Wall-clock time of the snapshot.
     pub taken_unix_ns: u64,
     /// How long the program was paused.
-    pub stood_still_ns: u64,
+    pub paused_ns: u64,
     /// How long the walk took; with `forked`, the program ran meanwhile.
     pub walk_ns: u64,
     /// The walk ran in a forked child.
@@ -248,34 +249,21 @@ impl Root {
     pub const INTERNED_STRINGS: &str = "interned strings";
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum RootCategory {
-    /// Kept by the interpreter; the name is that of its container: `sys.modules`, [`Root::INTERNED_STRINGS`].
-    Interpreter = 0,
-    /// An entry of `sys.modules`; the name is the module's.
-    Module = 1,
-    /// A built-in type, kept by the interpreter.
-    Type = 2,
-    /// A local variable of a frame on a thread's stack; the name is `thread/function.variable`.
-    Frame = 3,
-    /// Kept by a thread state: its dict, its exception.
-    Thread = 4,
-    /// Held by C code: it has more references than the snapshot contains.
-    C = 5,
-}
-
-impl RootCategory {
-    pub fn from_number(number: u64) -> Option<RootCategory> {
-        Some(match number {
-            0 => RootCategory::Interpreter,
-            1 => RootCategory::Module,
-            2 => RootCategory::Type,
-            3 => RootCategory::Frame,
-            4 => RootCategory::Thread,
-            5 => RootCategory::C,
-            _ => return None,
-        })
+numbered! {
+    /// The part of the process that keeps the object of a root alive.
+    pub enum RootCategory {
+        /// Kept by the interpreter; the name is that of its container: `sys.modules`, [`Root::INTERNED_STRINGS`].
+        Interpreter = 0,
+        /// An entry of `sys.modules`; the name is the module's.
+        Module = 1,
+        /// A built-in type, kept by the interpreter.
+        Type = 2,
+        /// A local variable of a frame on a thread's stack; the name is `thread/function.variable`.
+        Frame = 3,
+        /// Kept by a thread state: its dict, its exception.
+        Thread = 4,
+        /// Held by C code: it has more references than the snapshot contains.
+        C = 5,
     }
 }
 

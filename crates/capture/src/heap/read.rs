@@ -121,7 +121,7 @@ impl Reading {
                 field::PID => header.pid = number()?.try_into().ok()?,
                 field::PYTHON_VERSION => header.python_version = number()?.try_into().ok()?,
                 field::TAKEN => header.taken_unix_ns = number()?,
-                field::STOOD_STILL => header.stood_still_ns = number()?,
+                field::PAUSED => header.paused_ns = number()?,
                 field::WALK => header.walk_ns = number()?,
                 field::FORKED => header.forked = number()? != 0,
                 field::WALKER_BYTES => header.walker_bytes = number()?,
@@ -248,7 +248,7 @@ impl Reading {
 
     fn root(&mut self, bytes: &mut Reader) -> Option<()> {
         let root = Root {
-            category: RootCategory::from_number(bytes.varint()?)?,
+            category: RootCategory::from_number(u8::try_from(bytes.varint()?).ok()?)?,
             name: bytes.varint()?.try_into().ok()?,
             object: bytes.varint()?.try_into().ok()?,
         };

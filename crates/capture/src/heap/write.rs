@@ -20,7 +20,7 @@ pub mod field {
     pub const PID: u64 = 1;
     pub const PYTHON_VERSION: u64 = 2;
     pub const TAKEN: u64 = 3;
-    pub const STOOD_STILL: u64 = 4;
+    pub const PAUSED: u64 = 4;
     pub const WALK: u64 = 5;
     pub const FORKED: u64 = 6;
     pub const WALKER_BYTES: u64 = 7;
@@ -70,7 +70,7 @@ impl Fields {
         self.number(field::PID, u64::from(header.pid));
         self.number(field::PYTHON_VERSION, u64::from(header.python_version));
         self.number(field::TAKEN, header.taken_unix_ns);
-        self.number(field::STOOD_STILL, header.stood_still_ns);
+        self.number(field::PAUSED, header.paused_ns);
         self.number(field::WALK, header.walk_ns);
         self.number(field::FORKED, u64::from(header.forked));
         self.number(field::WALKER_BYTES, header.walker_bytes);

@@ -72,7 +72,7 @@ impl Jobs {
         String::from_utf8_lossy(self.text(job.name))
     }
 
-    /// What distinguishes it from other jobs of its name; `None` if it has no key.
+    /// The key, which distinguishes it from other jobs of its name; `None` if it has none.
     pub fn key(&self, job: &JobInfo) -> Option<&str> {
         let (first, end) = job.key?;
         self.keys.get(first as usize..end.get() as usize - 1)
@@ -88,8 +88,8 @@ impl Jobs {
             .map(|(key, value)| (String::from_utf8_lossy(key), String::from_utf8_lossy(value)))
     }
 
-    /// Returns a job whose name has this number in event records. `None` for an unknown number, and for 0, which stands
-    /// for several names.
+    /// Returns a job whose name has this number in event records. `None` for an unknown number, and for 0, which
+    /// several names share.
     pub fn of_name_number(&self, name_number: u32) -> Option<&JobInfo> {
         let mut jobs = self.iter();
         jobs.find(|job| name_number != 0 && job.name_number == name_number)

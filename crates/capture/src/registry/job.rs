@@ -1,5 +1,6 @@
 //! Entries about jobs: begin, end, and how a job ended.
 
+use crate::numbered::numbered;
 use crate::wire::{Reader, Writer, push_varint};
 
 /// Longer names, keys and lists of labels are cut, so that an entry fits into any slot.
@@ -41,37 +42,24 @@ pub struct JobEnded<'a> {
     pub error: &'a [u8],
 }
 
-/// How a job ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Outcome {
-    /// It has not ended, or the recording stopped first.
-    #[default]
-    Running = 0,
-    Ok = 1,
-    Failed = 2,
-    Skipped = 3,
-    Deferred = 4,
-    Retried = 5,
-    /// Its process died while it ran.
-    Killed = 6,
+numbered! {
+    /// How a job ended.
+    #[derive(Default)]
+    pub enum Outcome {
+        /// It has not ended, or the recording stopped first.
+        #[default]
+        Running = 0,
+        Ok = 1,
+        Failed = 2,
+        Skipped = 3,
+        Deferred = 4,
+        Retried = 5,
+        /// Its process died while it ran.
+        Killed = 6,
+    }
 }
 
 impl Outcome {
-    pub const ALL: [Outcome; 7] = [
-        Outcome::Running,
-        Outcome::Ok,
-        Outcome::Failed,
-        Outcome::Skipped,
-        Outcome::Deferred,
-        Outcome::Retried,
-        Outcome::Killed,
-    ];
-
-    pub fn from_number(number: u8) -> Option<Outcome> {
-        Outcome::ALL.get(usize::from(number)).copied()
-    }
-
     pub fn from_name(name: &str) -> Option<Outcome> {
         Outcome::ALL
             .into_iter()

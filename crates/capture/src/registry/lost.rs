@@ -1,40 +1,28 @@
 //! The reasons why events are missing from a capture.
 
-/// The reason why an event is missing from the capture or incomplete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Lost {
-    /// Writing to the file failed.
-    WriteFailed = 1,
-    /// A signal handler allocated while its thread was recording.
-    Reentered = 2,
-    /// There was no memory for the thread's buffer.
-    NoThreadState = 3,
-    /// The stack was deeper than is recorded; its outermost frames are missing.
-    DeepStack = 4,
-    /// A code object could not be read; its frame shows as unknown.
-    UnreadableCode = 5,
-    /// The table that follows sampled blocks until they are freed was full.
-    SampleTableFull = 6,
-    /// The native frames could not be followed to the end of the stack; the outer ones are missing.
-    CutNativeStack = 7,
+use crate::numbered::numbered;
+
+numbered! {
+    /// The reason why an event is missing from the capture or incomplete.
+    pub enum Lost {
+        /// Writing to the file failed.
+        WriteFailed = 1,
+        /// A signal handler allocated while its thread was recording.
+        Reentered = 2,
+        /// There was no memory for the thread's buffer.
+        NoThreadState = 3,
+        /// The stack was deeper than is recorded; its outermost frames are missing.
+        DeepStack = 4,
+        /// A code object could not be read; its frame shows as unknown.
+        UnreadableCode = 5,
+        /// The table that follows sampled blocks until they are freed was full.
+        SampleTableFull = 6,
+        /// The native frames could not be followed to the end of the stack; the outer ones are missing.
+        CutNativeStack = 7,
+    }
 }
 
 impl Lost {
-    pub const ALL: [Lost; 7] = [
-        Lost::WriteFailed,
-        Lost::Reentered,
-        Lost::NoThreadState,
-        Lost::DeepStack,
-        Lost::UnreadableCode,
-        Lost::SampleTableFull,
-        Lost::CutNativeStack,
-    ];
-
-    pub fn from_number(number: u8) -> Option<Lost> {
-        Lost::ALL.into_iter().find(|reason| *reason as u8 == number)
-    }
-
     /// Describes the missing events for a report.
     pub fn describe(self) -> &'static str {
         match self {

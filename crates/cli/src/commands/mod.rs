@@ -1,5 +1,5 @@
-//! The subcommands, one file each. To add one, add a file to the folder of its subject, its line in the folder's `mod.rs`, and
-//! its name and line for [`GROUPS`] below.
+//! The subcommands. To add one, add a file to the folder of its subject, its line in the folder's `mod.rs`, and its name and
+//! line for [`GROUPS`] below.
 
 pub(crate) mod heap;
 pub(crate) mod job_control;
@@ -16,7 +16,7 @@ use crate::invocation::command_line::CommandLine;
 
 use job_control::{ctl, jobs, serve, worker};
 use recording::{attach, detach, lines, live, run};
-use reports::{diff, flamegraph, parse, stats, summary, symbols, table, timeline, transform, tree};
+use reports::{diff, pages, parse, stats, summary, symbols, transform, tree};
 use setup::{compat, completions, doctor, man, version};
 use timelines::{launch, list, peak, plot, record, rm};
 
@@ -73,11 +73,11 @@ pub(crate) const GROUPS: &[Group] = &[
         heading: "Report on a capture",
         commands: &[
             complete!("stats", stats::arguments, stats::run),
-            complete!("flamegraph", flamegraph::arguments, flamegraph::run),
+            complete!("flamegraph", pages::flamegraph_arguments, pages::flamegraph),
             complete!("tree", tree::arguments, tree::run),
             complete!("summary", summary::arguments, summary::run),
-            complete!("table", table::arguments, table::run),
-            complete!("timeline", timeline::arguments, timeline::run),
+            complete!("table", pages::table_arguments, pages::table),
+            complete!("timeline", pages::timeline_arguments, pages::timeline),
             complete!("diff", diff::arguments, diff::run),
             complete!("transform", transform::arguments, transform::run),
         ],

@@ -150,7 +150,7 @@ pub(crate) fn find_token(host: &str, port: u16) -> Option<(SocketAddr, String)> 
 
 /// Returns the owner of a process that this user may not query.
 pub(crate) fn other_user(pid: u32) -> Option<u32> {
-    let user = group::user();
+    let user = heaptide_files::user();
     let owner = procfs::owner(pid)?;
     (user != 0 && owner != user).then_some(owner)
 }
@@ -161,7 +161,7 @@ fn folders() -> Vec<PathBuf> {
     if let Some(chosen) = chosen_folder() {
         return vec![chosen];
     }
-    let user = group::user();
+    let user = heaptide_files::user();
     let entries = std::fs::read_dir("/tmp").into_iter().flatten().flatten();
     let of_users = entries.filter(|entry| {
         let name = entry.file_name();
@@ -181,7 +181,8 @@ fn folders() -> Vec<PathBuf> {
 
 /// Returns the folder of this user's programs.
 pub(crate) fn own_folder() -> PathBuf {
-    chosen_folder().unwrap_or_else(|| format!("/tmp/heaptide-{}/run", group::user()).into())
+    chosen_folder()
+        .unwrap_or_else(|| format!("/tmp/heaptide-{}/run", heaptide_files::user()).into())
 }
 
 fn chosen_folder() -> Option<PathBuf> {

@@ -215,7 +215,7 @@ fn report(notes: RecordNotes) {
     }
 }
 
-/// What this machine knows about processes.
+/// The identity of this machine, and the current time.
 struct Here {
     boot_id: String,
     host: String,
@@ -257,23 +257,23 @@ impl Here {
     }
 }
 
-/// Whether the process with this ID here is the one that started at that time, and has not ended.
+/// Whether a process with this ID and start time runs on this machine.
 fn is_running(pid: u32, start: &str) -> bool {
     procfs::Stat::of(pid).is_some_and(|stat| {
         !stat.has_ended() && (start.is_empty() || procfs::start_text(stat.start) == start)
     })
 }
 
-/// Whether a process of another pid namespace of this machine runs; `None` if it may run where it cannot be seen from here.
+/// Whether a process of another pid namespace of this machine runs; `None` if it may run but be invisible from here.
 fn is_visible(process: &Identity, own_namespace: &str) -> Option<bool> {
     let mut sees_all = own_namespace == FIRST_NAMESPACE;
     for pid in procfs::pids() {
         let own_pid = procfs::Status::of(pid).map_or(pid, |status| status.own_pid);
         match procfs::pid_namespace_of(pid) {
-            // Of another user, and with an ID of its own in some namespace.
+            // Of another user, and with another ID in some namespace.
             None if own_pid != pid => sees_all &= !procfs::is_running(pid),
             Some(namespace) if namespace == process.pid_namespace => {
-                // Who sees one process of a namespace sees all of them.
+                // If one process of a namespace is visible, all of them are.
                 sees_all = true;
                 if own_pid == process.pid {
                     return Some(is_running(pid, &process.start));

@@ -15,6 +15,7 @@ use heaptide_analysis::model::JobGroup;
 use heaptide_analysis::symbols::native::short_name;
 use heaptide_analysis::{JobGroups, Measure, Request, Session, load_with};
 use heaptide_capture::{Capture, Damage, OpenError};
+use heaptide_foreign::memray;
 
 use crate::exit::Failure;
 use crate::messages::message;
@@ -60,8 +61,14 @@ pub(crate) fn open_all<'a>(
         .iter()
         // A file that is named twice is opened once.
         .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
-        .map(|path| heaptide_foreign::open(path).map_err(|error| not_opened(path, &error)))
+        .map(|path| open_one(path))
         .collect()
+}
+
+/// Opens a capture of Heaptide or of memray.
+pub(crate) fn open_one(path: &Path) -> Result<Capture, Failure> {
+    let opened = memray::open(path).unwrap_or_else(|| Capture::open(path));
+    opened.map_err(|error| not_opened(path, &error))
 }
 
 /// The failure to open a capture. A file of another sort is named with the command that reads it.

@@ -72,7 +72,7 @@ impl ReplayedCapture {
     ) -> Result<io::Result<()>, Failure> {
         // Loading has consumed the first one.
         let process = self.process();
-        let capture = heaptide_foreign::open(&process.path).map_err(Failure::failed)?;
+        let capture = input::open_one(&process.path)?;
         let mut samples = self.stacks().resident.iter().copied().peekable();
         let mut result = events(&capture, process, &self.index[0], &mut |event| {
             while let Some(sample) = samples.next_if(|it| it.elapsed_ns <= event.elapsed_ns) {

@@ -58,7 +58,7 @@ pub(crate) fn root() -> Command {
         .arg(layout::argument())
 }
 
-/// The names of all commands with what they do, below the headings of their groups.
+/// The names and descriptions of all commands, below the headings of their groups.
 fn grouped() -> String {
     let mut text = String::new();
     for group in GROUPS {

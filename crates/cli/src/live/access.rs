@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 
-use heaptide_control::group;
 use heaptide_control::token::{self, Token};
 
 use crate::control::control_client;
@@ -32,7 +31,9 @@ impl ServerToken {
             };
         }
         let folder = token_folder(port);
-        let created = group::private_folder(&folder).is_ok().then_some(folder);
+        let created = heaptide_files::private_folder(&folder)
+            .is_ok()
+            .then_some(folder);
         let token = created.as_ref().and_then(|folder| {
             // Left by an earlier server at this port: another program may have received that token since.
             let _ = fs::remove_file(folder.join(token::FILE));

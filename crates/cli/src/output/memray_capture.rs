@@ -22,7 +22,7 @@ use crate::input::replayed_capture::{ReplayedCapture, Step};
 use crate::messages::message;
 use crate::output::destination::Destination;
 
-/// The releases of memray with a format of their own: name of the export, its format, and its description.
+/// The releases of memray that introduced a format: name of the export, its format, and its description.
 pub(crate) const RELEASES: [(&str, u32, &str); 2] = [
     (
         "memray",

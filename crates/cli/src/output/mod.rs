@@ -6,7 +6,6 @@
 pub(crate) mod color;
 pub(crate) mod destination;
 pub(crate) mod memray_capture;
-pub(crate) mod page;
 pub(crate) mod progress;
 pub(crate) mod run_summary;
 pub(crate) mod timeline_file;

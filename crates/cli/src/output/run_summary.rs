@@ -138,8 +138,8 @@ fn peak(stats: &Stats, is_sampled: bool) -> String {
     }
 }
 
-/// The findings that say which lines are responsible: what grows, what holds most at the peak, and what holds most at the
-/// end unless one of these is about the same line.
+/// The findings that name the responsible lines: the line that grows, the one that holds most at the peak, and the one that
+/// holds most at the end, unless it is one of the other two.
 fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
     let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
     let found = [named("holds_most"), named("grows")];

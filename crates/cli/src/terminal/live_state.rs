@@ -24,7 +24,7 @@ pub(super) struct LiveState {
     pub order: LiveOrder,
     /// A thread by ID and name, because indexes can change.
     thread: Option<(u32, String)>,
-    /// What the command line chose.
+    /// The choices of the command line.
     pub jobs: JobOptions,
     /// The name of a job that keys chose; the empty name is memory outside of jobs.
     job: Option<String>,

@@ -222,7 +222,7 @@ impl LiveView<'_> {
         }
     }
 
-    /// Returns the width of the location, and whether all numbers fit beside it. If not, only the sort column is shown.
+    /// Returns the width of the location, and whether all numbers fit next to it. If not, only the sort column is shown.
     fn division(&self, width: usize) -> (usize, bool) {
         let numbers = |has_room| {
             let columns = [
@@ -241,7 +241,7 @@ impl LiveView<'_> {
     }
 
     fn shows(&self, column: LiveOrder, has_room: bool) -> bool {
-        // What a job's functions allocate is all its own.
+        // All allocations of a job's functions are the job's own, so the column would repeat another one.
         let is_repeated = self.state.jobs.by_job && column == LiveOrder::Own;
         (has_room && !is_repeated) || self.state.order == column
     }

@@ -101,7 +101,7 @@ impl Program {
     }
 }
 
-/// What identifies a process. Parts that are not known are `null`.
+/// The identity of a process. Unknown parts are `null`.
 pub(crate) fn to_json(identity: &Identity) -> Value {
     let mut value: Value = identity.named_parts().into_iter().collect();
     value["pid"] = identity.pid.into();

@@ -58,7 +58,7 @@ impl HeapPartition {
         rendered(|out| text::partition(out, &self.partition, first, n_rows, More::Session))
     }
 
-    /// The title of the names' column.
+    /// The title of the column with names.
     #[getter]
     fn heading(&self) -> &'static str {
         text::heading(self.partition.by)
@@ -83,7 +83,7 @@ pub fn heap_rows_table(by: &str, rows: Vec<Row>, first: usize, n_rows: usize) ->
     rendered(|out| text::partition(out, &table, first, n_rows, More::Session))
 }
 
-/// Heapy's table of the changes from some rows to others.
+/// Heapy's table of the differences between two lists of rows.
 #[pyfunction]
 #[pyo3(signature = (by, before, after, n_rows=10))]
 pub fn heap_rows_difference(

@@ -1,4 +1,4 @@
-//! Functions line by line, as a page: each line with its numbers and a bar behind its source.
+//! Functions line by line, as a page: each line with its numbers, and a bar in the background of its source.
 
 use std::io::{self, Write};
 
@@ -21,7 +21,7 @@ fn data(tables: &[LineTable], columns: &[Column]) -> Value {
     } else {
         Column::AtPeak
     };
-    // The first line of a function has the memory from before the call as its increment, which is not its own.
+    // The increment of a function's first line is the memory from before the call, so this row is skipped.
     let skipped = usize::from(shown == Column::Increment);
     let bar = columns.iter().position(|&column| column == shown);
     let tables = tables.iter().map(|table| {

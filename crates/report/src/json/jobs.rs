@@ -64,7 +64,7 @@ pub struct CaptureLink {
     pub command: String,
 }
 
-/// What the page shows besides the rows.
+/// The content of the page in addition to the rows.
 pub struct PageContent<'a> {
     pub title: String,
     pub warnings: Vec<String>,

@@ -1,4 +1,4 @@
-//! `heaptide jobs`: one row per job, then the sites behind what jobs leave.
+//! `heaptide jobs`: one row per job, then the sites of leaked blocks.
 
 use std::io::{self, Write};
 

@@ -70,7 +70,7 @@ class TimeStamper:
         """Return a context manager that records a block of code."""
 
         def block() -> None:
-            """Stand for the block in the tables."""
+            """Represent the block in the tables."""
 
         block.__module__ = ""
         block.__name__ = name

@@ -31,7 +31,7 @@ MAX_GREETING = 65536
 
 
 class LiveServer:
-    """Waits for a reader, tells it where the capture is, and keeps the connection open until the recording ends."""
+    """Waits for a reader, sends it the path of the capture, and keeps the connection open until the recording ends."""
 
     def __init__(
         self, destination: SocketDestination, native_traces: bool, on_listening: Callable[[], None] = lambda: None

@@ -43,7 +43,7 @@ ALLOCATORS = {
 
 
 class FileFormat(enum.IntEnum):
-    """What is written: every event, or sums in a file that stays small."""
+    """The content of a file: every event, or sums in a file that stays small."""
 
     ALL_ALLOCATIONS = 0
     AGGREGATED_ALLOCATIONS = 1
@@ -118,7 +118,7 @@ class Trace:
 
 
 class _Traced:
-    """What all records with a call stack have."""
+    """The common part of all records with a call stack."""
 
     tid: int
     allocator: int

@@ -176,11 +176,11 @@ def _absolute(path: str) -> str:
 
 
 def start_thread_trace(*_: object) -> None:
-    """Do nothing: every thread is recorded without a hook of its own."""
+    """Do nothing: every thread is recorded without a hook for it."""
 
 
 def greenlet_trace(event: str, args: Any) -> None:
-    """Do nothing: greenlets are recorded without a hook of their own."""
+    """Do nothing: greenlets are recorded without a hook for them."""
 
 
 def set_log_level(level: int) -> None:

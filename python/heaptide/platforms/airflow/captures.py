@@ -53,7 +53,7 @@ def name_for(key: dict[str, Any], folder: str) -> str:
 
 
 def drop_inherited() -> None:
-    """End a recording that this forked process inherited, and remove its file: the process gets one of its own."""
+    """End a recording that this forked process inherited, and remove its file: the process gets a new one."""
     ended = tracker.stop() if tracker.active() else None
     if ended is not None:
         _remove(ended[0])

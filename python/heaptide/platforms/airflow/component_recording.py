@@ -23,7 +23,7 @@ from heaptide.platforms.airflow import results
 from heaptide.platforms.airflow.profiling import Profiling
 from heaptide.recording import capture_files, from_settings, tracker
 
-# Component → role of the processes that it forks. They have no name of their own, so the native module follows all
+# Component → role of the processes that it forks. They have no name, so the native module follows all
 # forks of these components.
 FOLLOWS_ALL_FORKS = {"api": "worker", "triggerer": "child"}
 

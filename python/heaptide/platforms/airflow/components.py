@@ -1,9 +1,9 @@
 """Records Airflow's components: scheduler, DAG processor, API server, triggerer and workers.
 
 Airflow decorates the function that runs a component with `enable_memray_trace`. :func:`install` puts a decorator in
-its place that records with Heaptide where the configuration says so, and otherwise does what Airflow's does. It is the
-right moment: the process has become a daemon by then, and no fork of its own is behind it. Workers have no such
-decorator; theirs is the callback that Airflow runs in the daemon.
+its place that records with Heaptide where the configuration says so, and otherwise does what Airflow's does. At that
+moment the process has become a daemon and will not fork again to detach. Workers have no such decorator; for them
+Heaptide uses the callback that Airflow runs in the daemon.
 
 Whatever fails, the component runs, and one line in its log says what failed.
 """

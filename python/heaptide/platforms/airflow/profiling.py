@@ -114,7 +114,7 @@ class Profiling:
         return [name for name in names if name in COMPONENTS]
 
     def _check_keys(self) -> None:
-        """Note keys that look like Heaptide's and are not."""
+        """Note keys that begin like Heaptide's but are unknown."""
         from airflow.configuration import conf
 
         for key in conf.getsection(SECTION) or {}:
@@ -166,7 +166,7 @@ def has_memray() -> bool:
 
 @cache
 def current() -> Profiling:
-    """Return the values for this process. Airflow reads its configuration once as well."""
+    """Return the values for this process. Airflow also reads its configuration once."""
     return Profiling()
 
 

@@ -1,7 +1,7 @@
 """Results of task instances and parses, one JSON line when a job begins and one when it ends.
 
 The only module that writes and reads the format of job records: keys and meanings are those of `heaptide jobs`. Each
-process has a file of its own, ``jobs-HOST-PID-START.jsonl``, that only its user can read. A job without a second line
+process has its own file, ``jobs-HOST-PID-START.jsonl``, that only its user can read. A job without a second line
 whose process is gone was killed; :func:`read` says so. Numbers come from the capture, by a command in another process.
 """
 

@@ -1,4 +1,4 @@
-"""Tasks of flytekit that are profiled in every way, in a module of their own as users have it."""
+"""Tasks of flytekit that are profiled in every way, in a separate module as users have it."""
 
 import asyncio
 import multiprocessing

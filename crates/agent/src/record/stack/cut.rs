@@ -8,7 +8,7 @@
 
 use super::{Change, MAX_DEPTH, Stack};
 use crate::cpython::Layout;
-use crate::record::live_frames::{is_shim, word};
+use crate::cpython::interpreter::{is_shim, word};
 use crate::session;
 
 /// Entries of a stack that has just been cut: in the middle between the depths at which the window moves.

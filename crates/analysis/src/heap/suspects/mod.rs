@@ -3,8 +3,8 @@
 //!
 //! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
 //! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
-//! several others have no dominator of their own. A long chain, in which each link holds the next one, is one suspect at its
-//! first link: no link holds much by itself. Program text has no weight (code, functions, types, docstrings), nor has
+//! several others have none of them as a dominator. A long chain, in which each link holds the next one, is one suspect at its
+//! first link: each link alone holds little. Program text has no weight (code, functions, types, docstrings), nor has
 //! the import system. With an earlier snapshot only new objects have weight.
 
 mod chain;
@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
                 open.extend(large);
                 continue;
             }
-            // Several large objects of one kind below one object are its items, not points of their own.
+            // Several large objects of one kind below one object are its items, not separate suspects.
             let is_pile = large.len() > 1 && self.are_alike(&large);
             let mut items = small;
             if is_pile {

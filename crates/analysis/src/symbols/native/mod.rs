@@ -10,17 +10,15 @@ mod object_file;
 
 use std::collections::BTreeSet;
 
-use heaptide_capture::{Frame, ModuleText, Registry};
+use heaptide_capture::{Frame, ModuleText, Registry, SymbolText};
 use rustc_hash::{FxHashMap, FxHashSet};
-
-pub use heaptide_capture::SymbolText as NativeName;
 
 use object_file::ObjectFile;
 
 /// The functions at the address of each frame, the outermost first.
 #[derive(Default)]
 pub struct NativeNames {
-    names: FxHashMap<Frame, Vec<NativeName>>,
+    names: FxHashMap<Frame, Vec<SymbolText>>,
     absent: BTreeSet<String>,
 }
 
@@ -74,11 +72,11 @@ impl NativeNames {
     }
 
     /// The functions at a frame's address, the outermost first.
-    pub fn get(&self, frame: Frame) -> &[NativeName] {
+    pub fn get(&self, frame: Frame) -> &[SymbolText] {
         self.names.get(&frame).map_or(&[], Vec::as_slice)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Frame, &[NativeName])> {
+    pub fn iter(&self) -> impl Iterator<Item = (Frame, &[SymbolText])> {
         self.names
             .iter()
             .map(|(&frame, names)| (frame, names.as_slice()))
@@ -93,11 +91,11 @@ impl NativeNames {
     }
 
     /// The functions at each address of one library.
-    fn resolve(&mut self, module: &ModuleText, offsets: &[u32]) -> Vec<Vec<NativeName>> {
+    fn resolve(&mut self, module: &ModuleText, offsets: &[u32]) -> Vec<Vec<SymbolText>> {
         if module.path.starts_with('<') {
-            let name = NativeName {
+            let name = SymbolText {
                 function: module.path.clone(),
-                ..NativeName::default()
+                ..SymbolText::default()
             };
             return vec![vec![name]; offsets.len()];
         }
@@ -116,7 +114,7 @@ impl NativeNames {
         let addresses = offsets.iter().map(|&offset| u64::from(offset));
         addresses
             .map(|address| {
-                let mut names: Vec<NativeName> = Vec::new();
+                let mut names: Vec<SymbolText> = Vec::new();
                 for object in &mut objects {
                     names = object.names(address);
                     if !names.is_empty() {
@@ -128,9 +126,9 @@ impl NativeNames {
                         .iter()
                         .filter_map(|object| object.function_start(address));
                     let start = starts.max().unwrap_or(address);
-                    names.push(NativeName {
+                    names.push(SymbolText {
                         function: format!("{}+{start:#x}", short_name(&module.path)),
-                        ..NativeName::default()
+                        ..SymbolText::default()
                     });
                 }
                 names

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use addr2line::Context;
 use gimli::{EndianRcSlice, RunTimeEndian, UnwindSection};
+use heaptide_capture::SymbolText;
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
 
-use super::NativeName;
 use super::demangle::readable;
 use crate::files;
 
@@ -95,7 +95,7 @@ impl ObjectFile {
     }
 
     /// The functions at an address, the outermost first; empty if no symbol covers it.
-    pub fn names(&mut self, address: u64) -> Vec<NativeName> {
+    pub fn names(&mut self, address: u64) -> Vec<SymbolText> {
         let symbol = self.symbol(address);
         let mut names = self.inlined(address).unwrap_or_default();
         if let (Some(symbol), Some(outermost)) = (symbol, names.first_mut()) {
@@ -106,9 +106,9 @@ impl ObjectFile {
             }
         }
         if names.is_empty() {
-            names.extend(symbol.map(|name| NativeName {
+            names.extend(symbol.map(|name| SymbolText {
                 function: readable(name),
-                ..NativeName::default()
+                ..SymbolText::default()
             }));
         }
         names
@@ -132,7 +132,7 @@ impl ObjectFile {
         covers.then_some(&*function.name)
     }
 
-    fn inlined(&self, address: u64) -> Option<Vec<NativeName>> {
+    fn inlined(&self, address: u64) -> Option<Vec<SymbolText>> {
         let mut frames = self
             .lines
             .as_ref()?
@@ -146,7 +146,7 @@ impl ObjectFile {
                 .as_ref()
                 .and_then(|name| name.raw_name().ok());
             let location = frame.location.as_ref();
-            names.push(NativeName {
+            names.push(SymbolText {
                 function: raw
                     .map(|name: Cow<str>| readable(&name))
                     .unwrap_or_default(),

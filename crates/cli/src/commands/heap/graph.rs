@@ -23,12 +23,13 @@ pub(super) fn arguments() -> Command {
         .after_help(
             "Examples:\n  \
              heaptide heap graph job.heap --type job.Order -o orders.svg\n  \
-             heaptide heap graph job.heap --type job.Order --way -o way.html",
+             heaptide heap graph job.heap --type job.Order --path -o path.html",
         )
         .args(selection::arguments())
         .arg(
-            Arg::new("way")
-                .long("way")
+            Arg::new("path")
+                .long("path")
+                .alias("way")
                 .action(ArgAction::SetTrue)
                 .help("only the shortest path from a root to the first object"),
         )
@@ -36,7 +37,7 @@ pub(super) fn arguments() -> Command {
             Arg::new("forward")
                 .long("forward")
                 .action(ArgAction::SetTrue)
-                .conflicts_with("way")
+                .conflicts_with("path")
                 .help("referents instead of referrers"),
         )
         .arg(number("examples", "3", "number of objects to start from"))
@@ -115,7 +116,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ..PictureLimits::default()
     };
     let starts: Vec<u32> = objects.iter().take(asked("examples") as usize).collect();
-    let picture = if matches.get_flag("way") {
+    let picture = if matches.get_flag("path") {
         starts
             .first()
             .map(|&start| path(&heap, start))
@@ -125,7 +126,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     if picture.boxes.is_empty() {
         return Err(Failure::no_match(
-            "nothing to draw: there are no such objects, or no root reaches them; omit --way to draw their referrers",
+            "nothing to draw: there are no such objects, or no root reaches them; omit --path to draw their referrers",
         ));
     }
     let graph = heap_export::drawing(&heap, &picture);

@@ -24,8 +24,8 @@ pub(super) fn arguments() -> Command {
         .about("Report leak suspects and what keeps them alive")
         .long_about(
             "Report leak suspects and what keeps them alive.\n\n\
-             One snapshot shows where most of the data is. With --baseline, only objects that are new since then count; with \
-             --load, only those of them that already existed under load, which are the leaked ones. If the program was recorded \
+             One snapshot shows where most of the data is. With --baseline, only objects that are new since then count. With \
+             --load, they must also have existed under load: these are the leaked objects. If the program was recorded \
              (heaptide run --objects), the report names the allocating lines.",
         )
         .after_help(

@@ -73,7 +73,7 @@ pub(crate) fn arguments() -> Command {
         .args(output::arguments())
 }
 
-/// What a row represents, and the key of its label.
+/// The grouping of rows, and the key of its label.
 #[derive(Clone, Default)]
 struct Group {
     grouping: Grouping,

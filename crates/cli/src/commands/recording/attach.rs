@@ -35,12 +35,12 @@ const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
 Examples:
-  heaptide attach 4711                       record until `heaptide detach 4711` or the process exits
+  heaptide attach 4711                       record until detached, or to the end
   heaptide attach 4711 --duration 60         record for one minute and wait
-  heaptide attach 4711 --live                show allocations from now on; stop recording when the view closes
+  heaptide attach 4711 --live                show allocations until you close the view
   heaptide attach 4711 --sample --aggregate  record at low cost into a small file
 
-The process is not restarted, and Heaptide does not need to be installed in it. Earlier allocations are not in the
+The process is not restarted, and Heaptide does not need to be installed in it. Earlier allocations are not in the \
 capture. You can record a process in a container from the host.
 Exit codes: 0 success, 1 refused or failed; the process is then unchanged.";
 

@@ -21,8 +21,8 @@ pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Stop a recording started by `heaptide attach`")
         .after_help(
-            "The process continues with its original functions. Heaptide's threads in it end, and its temporary files are\n\
-             removed. The capture of a process in a container is copied to the path given to attach, with the names of its\n\
+            "The process continues with its original functions. Heaptide's threads in it end, and its temporary files are \
+             removed. The capture of a process in a container is copied to the path given to attach, with the names of its \
              native functions.\n\
              Exit codes: 0 success, 1 refused or failed.",
         )

@@ -21,7 +21,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 const HELP: &str = "\
 Programs to view:
   heaptide live                 the only program that is being recorded on this machine
-  heaptide live 40613           a program under `heaptide run --live-remote`, which printed this port
+  heaptide live 40613           a program that `heaptide run --live-remote` serves at this port
   heaptide live --pid 4711      any recorded process
   heaptide live job.tide        a capture that is being written
   heaptide live -- job.py x     the same as `heaptide run --live job.py x`

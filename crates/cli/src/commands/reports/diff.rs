@@ -10,6 +10,7 @@ use heaptide_analysis::{Comparison, Request, Session};
 use heaptide_report::json::flame::{FirstView, Sides};
 use heaptide_report::{html, json, text, units};
 
+use super::pages::{limits, no_source};
 use crate::exit::Failure;
 use crate::input;
 use crate::options::arguments::{self, flag, n_largest, num_largest};
@@ -17,7 +18,6 @@ use crate::options::filters;
 use crate::options::sizes;
 use crate::output;
 use crate::output::destination::Destination;
-use crate::output::page::{limits, no_source};
 
 pub(crate) fn arguments() -> Command {
     let side = |name: &'static str, help: &'static str| {

@@ -31,7 +31,7 @@ pub(crate) fn arguments() -> Command {
         .arg(input::argument())
 }
 
-/// What the report lists in addition.
+/// The additional lists of the report.
 #[derive(Clone)]
 enum Group {
     Jobs,

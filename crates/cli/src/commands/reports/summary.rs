@@ -36,7 +36,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .help(
-                    "number of rows [default: as many as fit the terminal; all without a terminal]",
+                    "number of rows [default: those that fit the terminal; all without a terminal]",
                 ),
         )
         .arg(

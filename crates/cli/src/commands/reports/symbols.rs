@@ -63,7 +63,7 @@ fn bundle(capture: Capture) -> Result<(), Failure> {
 
 /// Stores the symbols of a capture from a container, whose libraries are below `root`.
 pub(crate) fn bundle_from(root: &Path, capture: &Path) -> Result<(), Failure> {
-    let capture = heaptide_foreign::open(capture).map_err(Failure::failed)?;
+    let capture = input::open_one(capture)?;
     if !capture.registry.modules.is_empty() {
         store_symbols(capture, Some(root))?;
     }

@@ -1,6 +1,6 @@
 //! memray's encoding of numbers and texts; `super::super::bytes` reads it.
 
-use heaptide_capture::wire::zigzag;
+use heaptide_capture::wire::{push_varint, zigzag};
 
 #[derive(Default)]
 pub struct Encoder {
@@ -8,7 +8,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Returns the bytes so far and begins anew.
+    /// Returns the bytes so far and leaves none.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -17,7 +17,7 @@ impl Encoder {
         &self.bytes
     }
 
-    /// Begins anew and keeps the room.
+    /// Removes all bytes and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
@@ -34,12 +34,8 @@ impl Encoder {
         self.raw(&value.to_le_bytes());
     }
 
-    pub fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.u8(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.u8(value as u8);
+    pub fn number(&mut self, value: u64) {
+        push_varint(&mut self.bytes, value);
     }
 
     pub fn signed(&mut self, value: i64) {

@@ -71,7 +71,7 @@ pub fn partition(
     write_more(out, table.rows.len() - last, more)
 }
 
-/// One row for each object of a set of one kind, or of a mixed one.
+/// Writes one row per object, for a set of objects of one kind or of several kinds.
 pub fn identity(
     out: &mut dyn Write,
     table: &Partition,

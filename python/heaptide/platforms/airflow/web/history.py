@@ -1,4 +1,4 @@
-"""What is known about task instances: their records, or the line in their log where a record is out of reach."""
+"""The history of task instances, from their records, or from a line in their log if a record cannot be read."""
 
 from __future__ import annotations
 
