@@ -44,6 +44,12 @@ impl Allocator {
         Allocator::PymallocRealloc,
     ];
 
+    /// Whether it is one of Python's own allocators.
+    #[inline]
+    pub fn is_pythons(self) -> bool {
+        self as u8 >= Allocator::PymallocMalloc as u8
+    }
+
     /// Returns the allocator with this number.
     #[inline(always)]
     pub fn from_number(number: u8) -> Option<Allocator> {
