@@ -9,6 +9,7 @@ use heaptide_agent::jobs::marks::{self, Description};
 use heaptide_agent::record::threads::OwnPython;
 use heaptide_capture::Outcome;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
@@ -115,7 +116,7 @@ impl JobBase {
             Some(marks) => marks,
             None => {
                 let _own = OwnPython::begin();
-                slf.call_method0("_prepare")?;
+                slf.call_method0(intern!(py, "_prepare"))?;
                 Marks::get(py).ok_or_else(|| {
                     PyRuntimeError::new_err("the process could not be prepared for jobs")
                 })?
@@ -138,7 +139,7 @@ impl JobBase {
         if begun.is_recorded || thread.is_some() || !marks.are_contexts_read {
             JobBase::begin_slowly(slf, marks, thread, begun.is_recorded)?;
         }
-        marks.write_record(slf, "begin")?;
+        marks.write_record(slf, intern!(py, "begin"))?;
         if is_current && thread.is_none_or(|thread| thread == marks::own_thread()) {
             // From here on the hooks assign memory to the job.
             let reset = marks.enter(py, &token)?;
@@ -280,7 +281,7 @@ impl JobBase {
             job.resident_after = marks::resident_bytes();
         }
         drop(job);
-        marks.write_record(slf, "end")
+        marks.write_record(slf, intern!(py, "end"))
     }
 }
 

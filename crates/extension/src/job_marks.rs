@@ -9,9 +9,10 @@ use heaptide_agent::record::threads::OwnPython;
 use heaptide_agent::session;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyBytes, PyDict};
+use pyo3::types::{PyAny, PyBytes, PyDict, PyString};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::job_base::JobBase;
@@ -180,14 +181,19 @@ impl Marks {
         }
     }
 
-    /// Writes a job record if records are wanted: `event` is begin or end.
-    pub fn write_record(&self, job: &Bound<'_, JobBase>, event: &str) -> PyResult<()> {
+    /// Writes a job record if records are wanted: `event` is begin or end. Names are interned: the interpreter's cache of
+    /// attributes would keep a new string each time, and free the one before as if it were the program's.
+    pub fn write_record(
+        &self,
+        job: &Bound<'_, JobBase>,
+        event: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
         if ARE_RECORDS_UNWANTED.load(Ordering::Relaxed) {
             return Ok(());
         }
         let _own = OwnPython::begin();
         if self.wants_records.call0(job.py())?.is_truthy(job.py())? {
-            job.call_method1("_record", (event,))?;
+            job.call_method1(intern!(job.py(), "_record"), (event,))?;
         }
         Ok(())
     }

@@ -144,7 +144,7 @@ def test_block_that_is_freed_while_python_code_of_heaptide_runs_is_no_leak(
     assert not [size for size in leaked(done.capture) if 3_000_000 <= size < 3_100_000]
 
 
-MODES = [(), ("--objects",), ("--sample", "4k"), ("--objects", "--sample", "4k"), ("--aggregate",), ("--native",)]
+MODES = [(), ("--objects",), ("--sample=4k"), ("--objects", "--sample=4k"), ("--aggregate",), ("--native",)]
 
 
 @pytest.mark.parametrize("options", MODES, ids=lambda options: " ".join(options) or "exact")
@@ -188,25 +188,31 @@ def recorded_jobs(heaptide_run: Run, tmp_path: Path, n_jobs: int) -> Path:
 def test_blocks_of_job_records_are_neither_allocated_nor_freed_in_the_capture(
     heaptide_run: Run, stats: Stats, tmp_path: Path
 ) -> None:
-    few, many = (stats(recorded_jobs(heaptide_run, tmp_path, n_jobs)) for n_jobs in (100, 300))
-    key = "frees_of_unknown_blocks"
-    print(few[key], many[key])
-    assert many[key] - few[key] <= 20
+    few, many = (stats(recorded_jobs(heaptide_run, tmp_path, n_jobs))["heaptide"] for n_jobs in (50, 250))
+    # A job with a small number has no object for it.
+    assert many["frees_of_unknown_blocks"] - few["frees_of_unknown_blocks"] <= 20
+    assert many["allocations_over_live_blocks"] == 0
 
 
-def test_recording_of_nothing_has_next_to_no_frees(tmp_path: Path) -> None:
-    text = """
+@pytest.mark.parametrize(
+    "tracker",
+    ["heaptide.Tracker(name, objects=True)", "memray.Tracker(name, trace_python_allocators=True)"],
+    ids=["heaptide", "memray"],
+)
+def test_capture_of_nothing_has_no_allocations_and_at_most_four_frees(tmp_path: Path, tracker: str) -> None:
+    text = f"""
 import heaptide
+from heaptide.compat import memray
 def record(name):
-    with heaptide.Tracker(name, objects=True):
+    with {tracker}:
         pass
 record("first.tide")
 record("second.tide")
 """
     (tmp_path / "job.py").write_text(text)
     python("job.py", cwd=tmp_path)
-    frees = [
-        sum(line.startswith("FREE") for line in heaptide("parse", tmp_path / name).stdout.splitlines())
-        for name in ("first.tide", "second.tide")
-    ]
-    assert max(frees) <= 2, frees
+    for name in ("first.tide", "second.tide"):
+        lines = heaptide("parse", tmp_path / name).stdout.splitlines()
+        assert not [line for line in lines if line.startswith("ALLOCATION")]
+        # The interpreter frees the methods of the `with` statement, which it made before.
+        assert sum(line.startswith("FREE") for line in lines) <= 4
