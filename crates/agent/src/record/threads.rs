@@ -153,21 +153,32 @@ pub(crate) fn enter_any() -> Entered {
     let state = word as *mut ThreadState;
     // SAFETY: a word that is not a small number points to this thread's state, and states are never unmapped.
     let busy = unsafe { &(*state).busy };
-    match busy.load(Ordering::Relaxed) {
-        IDLE => {
-            busy.store(RECORDING, Ordering::Relaxed);
-            // Keeps the compiler from moving the load of the order word before this store. `session::stop` makes the
-            // processor keep the order with a barrier on all threads.
-            std::sync::atomic::compiler_fence(Ordering::SeqCst);
-            Entered::Recording(state)
-        }
-        NESTED | AT_REST => Entered::No,
-        OWN_PYTHON => Entered::OwnPython(state),
-        _ => {
-            session::count_reentry();
-            Entered::No
-        }
+    // Two comparisons and not one `match`: the compiler would make a table of jumps, which costs more.
+    let now = busy.load(Ordering::Relaxed);
+    if now == IDLE {
+        busy.store(RECORDING, Ordering::Relaxed);
+        // Keeps the compiler from moving the load of the order word before this store. `session::stop` makes the
+        // processor keep the order with a barrier on all threads.
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        return Entered::Recording(state);
     }
+    if now == NESTED {
+        return Entered::No;
+    }
+    if is_own_python(now) {
+        return Entered::OwnPython(state);
+    }
+    Entered::No
+}
+
+/// Whether Python code of Heaptide runs on a thread, given its `busy`. Counts an event during another one.
+#[cold]
+#[inline(never)]
+fn is_own_python(now: u32) -> bool {
+    if now == RECORDING {
+        session::count_reentry();
+    }
+    now == OWN_PYTHON
 }
 
 /// Calls `work` with the state of a thread on which Python code of Heaptide runs, marked busy.

@@ -105,38 +105,64 @@ impl OwnPython {
     }
 }
 
-/// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole.
-pub(crate) struct Nested {
-    /// Null if the thread's events were excluded already.
-    state: *mut ThreadState,
-    before: u32,
-}
+/// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole. Holds the thread's state;
+/// null if the thread's events were excluded already; or [`IN_OWN_PYTHON`].
+pub(crate) struct Nested(*mut ThreadState);
+
+/// The thread runs Python code of Heaptide. Not the address of a state, so that other events pay nothing for this case.
+const IN_OWN_PYTHON: *mut ThreadState = std::ptr::without_provenance_mut(1);
 
 impl Nested {
     #[inline(always)]
     pub fn begin() -> Self {
-        let mut state = own_state();
-        let mut before = IDLE;
-        if !state.is_null() {
-            // SAFETY: `own_state` returned this thread's state, and states are never unmapped.
-            let busy = unsafe { &(*state).busy };
-            before = busy.load(Ordering::Relaxed);
-            if matches!(before, IDLE | OWN_PYTHON) {
-                busy.store(NESTED, Ordering::Relaxed);
-            } else {
-                state = null_mut();
-            }
+        let state = own_state();
+        if state.is_null() {
+            return Nested(state);
         }
-        Nested { state, before }
+        // SAFETY: `own_state` returned this thread's state, and states are never unmapped.
+        let busy = unsafe { &(*state).busy };
+        let now = busy.load(Ordering::Relaxed);
+        if now != IDLE {
+            return Nested(Nested::begin_in(now));
+        }
+        busy.store(NESTED, Ordering::Relaxed);
+        Nested(state)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_in(now: u32) -> *mut ThreadState {
+        if now != OWN_PYTHON {
+            return null_mut();
+        }
+        Nested::set_busy(NESTED);
+        IN_OWN_PYTHON
+    }
+
+    fn set_busy(value: u32) {
+        let state = existing_state();
+        if !state.is_null() {
+            // SAFETY: the state is this thread's own, and states are never unmapped.
+            unsafe { &(*state).busy }.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_in_own_python(state: *mut ThreadState) {
+        if state == IN_OWN_PYTHON {
+            Nested::set_busy(OWN_PYTHON);
+        }
     }
 }
 
 impl Drop for Nested {
     #[inline(always)]
     fn drop(&mut self) {
-        if !self.state.is_null() {
-            // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
-            unsafe { &(*self.state).busy }.store(self.before, Ordering::Relaxed);
+        if (self.0 as usize) < FIRST_POINTER {
+            return Nested::end_in_own_python(self.0);
         }
+        // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
+        unsafe { &(*self.0).busy }.store(IDLE, Ordering::Relaxed);
     }
 }
