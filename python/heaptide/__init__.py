@@ -124,16 +124,7 @@ def _load(name: str) -> object:
     # While another thread imports the native module, it has no functions yet, and nothing is recorded.
     if native is None or getattr(native, "active", _no_capture)() is None:
         return importlib.import_module(name)
-    import gc
-
-    # Objects of the program that a collection frees meanwhile would seem to be alive.
-    is_collecting = gc.isenabled()
-    gc.disable()
-    try:
-        return native.unrecorded(importlib.import_module, name)
-    finally:
-        if is_collecting:
-            gc.enable()
+    return native.unrecorded(importlib.import_module, name)
 
 
 def _no_capture() -> None:

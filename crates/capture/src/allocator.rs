@@ -28,6 +28,12 @@ numbered! {
 }
 
 impl Allocator {
+    /// Whether it is one of Python's own allocators.
+    #[inline]
+    pub fn is_pythons(self) -> bool {
+        self as u8 >= Allocator::PymallocMalloc as u8
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Malloc => "MALLOC",

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_agent::host::libc_heap::LibcHeap;
 use heaptide_agent::host::{own_thread, sys};
-use heaptide_agent::record::threads::Unrecorded;
+use heaptide_agent::record::threads::{OwnPython, Unrecorded};
 use heaptide_agent::session::{self, fork};
 use heaptide_capture::Mode;
 use heaptide_control::config::RenderConfig;
@@ -43,6 +43,7 @@ struct Process {
 
 impl Process {
     fn with_python<T>(&self, work: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, String> {
+        let _own = OwnPython::begin();
         self.n_inside.fetch_add(1, Ordering::SeqCst);
         let result = if self.is_closing.load(Ordering::SeqCst) {
             None
@@ -293,7 +294,7 @@ impl Control {
 
     /// Records this process if its run is being recorded. Returns a warning.
     fn join_wanted(&self, is_forked: bool) -> PyResult<Option<String>> {
-        let _unrecorded = Unrecorded::begin();
+        let _own = OwnPython::begin();
         let joined = self.handler.join_wanted(is_forked);
         joined.map_err(recording::RecordingError::new_err)
     }
@@ -325,7 +326,7 @@ impl Control {
     ) -> PyResult<Response> {
         let connection = connection.map(client::duplicate).transpose()?;
         let response = py.detach(|| {
-            let _unrecorded = Unrecorded::begin();
+            let _own = OwnPython::begin();
             let entry_point = match &connection {
                 _ if trusted => EntryPoint::Private,
                 Some(connection) => EntryPoint::JobPort(peer::of_tcp(connection)),

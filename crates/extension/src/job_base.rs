@@ -6,9 +6,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_agent::jobs::marks::{self, Description};
-use heaptide_agent::record::threads::Unrecorded;
+use heaptide_agent::record::threads::OwnPython;
 use heaptide_capture::Outcome;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
@@ -93,6 +94,7 @@ fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
 fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
     match result {
         Err(error) if error.is_instance_of::<PyException>(job.py()) => {
+            let _own = OwnPython::begin();
             let error = error.into_value(job.py());
             job.call_method1("_report_failure", (error,)).map(drop)
         }
@@ -113,8 +115,8 @@ impl JobBase {
         let marks = match Marks::up_to_date(py) {
             Some(marks) => marks,
             None => {
-                let _unrecorded = Unrecorded::begin();
-                slf.call_method0("_prepare")?;
+                let _own = OwnPython::begin();
+                slf.call_method0(intern!(py, "_prepare"))?;
                 Marks::get(py).ok_or_else(|| {
                     PyRuntimeError::new_err("the process could not be prepared for jobs")
                 })?
@@ -137,9 +139,7 @@ impl JobBase {
         if begun.is_recorded || thread.is_some() || !marks.are_contexts_read {
             JobBase::begin_slowly(slf, marks, thread, begun.is_recorded)?;
         }
-        if marks.wants_records(py)? {
-            slf.call_method1("_record", ("begin",))?;
-        }
+        marks.write_record(slf, intern!(py, "begin"))?;
         if is_current && thread.is_none_or(|thread| thread == marks::own_thread()) {
             // From here on the hooks assign memory to the job.
             let reset = marks.enter(py, &token)?;
@@ -186,7 +186,10 @@ impl JobBase {
         let works_in = thread.unwrap_or(here);
         let is_elsewhere = works_in != here;
         let os_id = match is_elsewhere {
-            true => slf.call_method1("_native_id", (works_in,))?.extract()?,
+            true => {
+                let _own = OwnPython::begin();
+                slf.call_method1("_native_id", (works_in,))?.extract()?
+            }
             false => marks::own_thread_id(),
         };
         let mut job = slf.borrow_mut();
@@ -215,7 +218,7 @@ impl JobBase {
     /// Describes the running job in the current recording.
     pub fn announce(slf: &Bound<'_, JobBase>, marks: &Marks) -> PyResult<()> {
         let py = slf.py();
-        let _unrecorded = Unrecorded::begin();
+        let _own = OwnPython::begin();
         let job = slf.borrow();
         let Some(token) = job.token.as_ref().map(|token| token.clone_ref(py)) else {
             return Ok(());
@@ -279,10 +282,7 @@ impl JobBase {
             job.resident_after = marks::resident_bytes();
         }
         drop(job);
-        if marks.wants_records(py)? {
-            slf.call_method1("_record", ("end",))?;
-        }
-        Ok(())
+        marks.write_record(slf, intern!(py, "end"))
     }
 }
 

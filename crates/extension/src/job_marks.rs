@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use heaptide_agent::jobs::marks;
+use heaptide_agent::record::threads::OwnPython;
 use heaptide_agent::session;
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyBytes, PyDict};
+use pyo3::types::{PyAny, PyBytes, PyDict, PyString};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::job_base::JobBase;
@@ -39,7 +41,7 @@ static MARKS: PyOnceLock<Marks> = PyOnceLock::new();
 /// GIL and while no code of Python runs, so nobody waits for it.
 static RUNNING: Mutex<FxHashMap<u32, Py<JobBase>>> =
     Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
-/// The settings name no folder for job records, so [`Marks::wants_records`] need not ask Python.
+/// The settings name no folder for job records, so [`Marks::write_record`] need not ask Python.
 static ARE_RECORDS_UNWANTED: AtomicBool = AtomicBool::new(false);
 /// The length of `sys.modules` when Python last searched it; another one means that it must search again.
 static N_MODULES: AtomicUsize = AtomicUsize::new(0);
@@ -179,11 +181,21 @@ impl Marks {
         }
     }
 
-    pub fn wants_records(&self, py: Python<'_>) -> PyResult<bool> {
+    /// Writes a job record if records are wanted: `event` is begin or end. Names are interned: the interpreter's cache of
+    /// attributes would keep a new string each time, and free the one before as if it were the program's.
+    pub fn write_record(
+        &self,
+        job: &Bound<'_, JobBase>,
+        event: &Bound<'_, PyString>,
+    ) -> PyResult<()> {
         if ARE_RECORDS_UNWANTED.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(());
         }
-        self.wants_records.call0(py)?.is_truthy(py)
+        let _own = OwnPython::begin();
+        if self.wants_records.call0(job.py())?.is_truthy(job.py())? {
+            job.call_method1(intern!(job.py(), "_record"), (event,))?;
+        }
+        Ok(())
     }
 
     /// Returns a key and labels with secret values hidden.

@@ -243,14 +243,14 @@ pub fn leave_out_thread() {
     threads::leave_out_for_good();
 }
 
-/// Calls a function of Heaptide whose allocations are not recorded.
+/// Calls a function of Heaptide. Of its events, only releases of the program's blocks are recorded.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
 pub fn unrecorded<'py>(
     function: &Bound<'py, PyAny>,
     arguments: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let _guard = threads::Unrecorded::begin();
+    let _own = threads::OwnPython::begin();
     function.call1(arguments)
 }
 

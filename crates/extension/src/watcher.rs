@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_agent::host::pressure::{self, Gauge, Pressure};
 use heaptide_agent::host::{own_thread, sys};
-use heaptide_agent::record::threads::Unrecorded;
+use heaptide_agent::record::threads::{OwnPython, Unrecorded};
 use heaptide_agent::session::fork;
 use pyo3::prelude::*;
 
@@ -150,11 +150,13 @@ impl Watcher {
             let mut next_check = Instant::now() + pause;
             while !own.wait(step(pause), |state| state.is_stopping) {
                 if is_check_due(&mut gauge, next_check) {
+                    let _own = OwnPython::begin();
                     // The function reports its own failures, and returns nothing.
                     Python::try_attach(|py| drop(check.call0(py)));
                     next_check = Instant::now() + pause;
                 }
             }
+            let _own = OwnPython::begin();
             // Dropped here: the last reference needs the GIL, which the starting thread has.
             Python::try_attach(|_| drop(check));
             own.change(|state| state.has_ended = true);

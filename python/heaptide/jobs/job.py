@@ -52,15 +52,14 @@ class Job(_native.JobBase):
         marks.prepare(records.is_wanted)
 
     def _record(self, event: str) -> None:
-        """Write a job record: `event` is begin or end."""
+        """Write a job record: `event` is begin or end. The caller keeps this work out of the recording."""
         resident = _native.resident_bytes()
         if event == "begin":
             self.resident_before = resident
             self.thread = self.thread or marks.native_id(get_ident())
         else:
             self.resident_after = resident
-        # The work of writing a record is not the program's memory.
-        _native.unrecorded(getattr(records, event), self)
+        getattr(records, event)(self)
 
     _native_id = staticmethod(marks.native_id)
     _report_failure = staticmethod(report_failure)

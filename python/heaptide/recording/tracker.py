@@ -140,7 +140,7 @@ class Tracker:
 
     def start(self) -> None:
         """Start the recording."""
-        self._start()
+        _native.unrecorded(Tracker._start, self)
 
     def _start(self) -> None:
         warning = start(self._path, self._options, overwrite=self._overwrite)
@@ -172,7 +172,7 @@ class Tracker:
         return recording_mode.set_mode(mode, sample=sample, native=native)
 
     def __enter__(self) -> Self:
-        self._start()
+        _native.unrecorded(Tracker._start, self)
         return self
 
     def __exit__(
@@ -244,15 +244,15 @@ def start(
 
 def stop() -> tuple[str, bool] | None:
     """Stop the current recording, if any. Returns the capture's path and whether it is incomplete."""
+    return _native.unrecorded(_stop)
+
+
+def _stop() -> tuple[str, bool] | None:
     with _lifecycle:
-        _native.unrecorded(_prepare_stop)
+        atexit.unregister(stop_at_exit)
+        thread_names.report_all()
+        thread_names.uninstall()
         return _native.stop()
-
-
-def _prepare_stop() -> None:
-    atexit.unregister(stop_at_exit)
-    thread_names.report_all()
-    thread_names.uninstall()
 
 
 def stop_only(path: str) -> None:

@@ -28,11 +28,7 @@ pub unsafe fn allocated(
         if jobs::events::counts(state) {
             jobs::events::allocated(state, allocator, size, address);
         }
-        let is_pythons = matches!(
-            allocator,
-            Allocator::PymallocMalloc | Allocator::PymallocCalloc | Allocator::PymallocRealloc
-        );
-        match recording(is_pythons) {
+        match recording(allocator.is_pythons()) {
             Some(mode) if mode.sampled => {
                 record::alloc_if_sampled(state, allocator, size, address, arena);
             }

@@ -10,8 +10,8 @@ use std::ffi::c_int;
 use heaptide_capture::{Allocator, Frame};
 
 use super::events::{
-    record_allocation, record_range_release, record_release, record_resize, undo_range_release,
-    undo_release,
+    Release, record_allocation, record_range_release, record_release, record_resize,
+    undo_range_release, undo_release,
 };
 use super::{Mmap, Pointer, real};
 use crate::arenas::{self, Treatment};
@@ -165,7 +165,7 @@ impl MapRequest {
     fn record<const MODE: u8>(self, real: Mmap, arena: Option<Frame>) -> Pointer {
         // A mapping at a fixed address replaces earlier mappings in its range.
         let replaces = self.flags & libc::MAP_FIXED != 0
-            && record_range_release::<MODE>(self.address as usize, self.length);
+            && record_range_release::<MODE>(self.address as usize, self.length, Release::Final);
         let mapping = self.call(real);
         if mapping != libc::MAP_FAILED {
             let allocator = if self.flags & libc::MAP_ANONYMOUS != 0 {
@@ -215,7 +215,7 @@ map_hook!(
 );
 
 pub unsafe extern "C" fn munmap<const MODE: u8>(address: Pointer, length: usize) -> c_int {
-    let released = record_range_release::<MODE>(address as usize, length);
+    let released = record_range_release::<MODE>(address as usize, length, Release::Final);
     let result = real::munmap.get()(address, length);
     if result != 0 && released {
         undo_range_release::<MODE>(address as usize);
@@ -233,7 +233,8 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
     target: Pointer,
 ) -> Pointer {
     let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
-    let released = moves_away && record_range_release::<MODE>(old as usize, old_length);
+    let released =
+        moves_away && record_range_release::<MODE>(old as usize, old_length, Release::Resize);
     // SAFETY: the program called `mremap` with these arguments, and the call passes them on unchanged.
     let new = unsafe { real::mremap.get()(old, old_length, new_length, flags, target) };
     if new == libc::MAP_FAILED {

@@ -9,6 +9,7 @@
 mod events;
 mod job_events;
 mod libc_memory;
+mod own_events;
 mod pymem;
 mod symbol_lookup;
 #[cfg(test)]

@@ -38,7 +38,8 @@ impl LibcHeap {
         if address.is_null() {
             return None;
         }
-        // SAFETY: only glibc has a function of this name; it takes nothing and returns this struct by value.
+        // SAFETY: glibc and the allocators that replace it declare a function of this name alike: it takes nothing and returns
+        // this struct by value.
         let mallinfo2: extern "C" fn() -> Mallinfo2 = unsafe { std::mem::transmute(address) };
         let info = mallinfo2();
         Some(LibcHeap {

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use heaptide_capture::Allocator;
-
 use super::NOBODY;
 use super::accounts::{Accounts, Block};
 use super::objects::Types;
@@ -103,7 +101,7 @@ impl Accounts {
             sum.1 += 1;
             // SAFETY: the caller keeps the blocks of the table alive.
             let object = unsafe { types.object_in(address, block.size) };
-            match object.filter(|_| is_of_python(block.allocator)) {
+            match object.filter(|_| block.allocator.is_pythons()) {
                 Some(object) => objects.push((address, block, object)),
                 None => {
                     owned.insert(address, block.size);
@@ -157,11 +155,4 @@ impl Accounts {
         sites.truncate(n_sites);
         sites
     }
-}
-
-fn is_of_python(allocator: Allocator) -> bool {
-    matches!(
-        allocator,
-        Allocator::PymallocMalloc | Allocator::PymallocCalloc | Allocator::PymallocRealloc
-    )
 }

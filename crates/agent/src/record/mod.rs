@@ -16,6 +16,7 @@ pub(crate) mod adoption;
 pub(crate) mod clock;
 pub(crate) mod codes;
 pub mod job_marks;
+pub(crate) mod own_blocks;
 pub(crate) mod releases;
 pub(crate) mod sampler;
 pub(crate) mod stack;
@@ -408,13 +409,25 @@ pub(crate) fn roll(state: &mut ThreadState) -> bool {
 
 /// Returns the thread's slot to the store, filled or empty.
 pub(crate) fn hand_over(state: &mut ThreadState, session: &session::Session) {
-    if let Some(slot) = state.slot.take() {
-        session.store.leave(Filled {
-            slot,
-            n_events: state.n_events,
-            last_sequence: state.tables.sequence(),
-        });
+    // SAFETY: the reference is exclusive.
+    unsafe { hand_over_slot(state, session) };
+}
+
+/// Does the same for any thread, whose accounts of jobs may be in use meanwhile.
+///
+/// # Safety
+/// `state` is a thread's state, and no other thread uses the fields that belong to the recording.
+pub(crate) unsafe fn hand_over_slot(state: *mut ThreadState, session: &session::Session) {
+    // SAFETY: the caller's promise. Each access is to one field, so nothing here refers to the whole state.
+    unsafe {
+        if let Some(slot) = (*state).slot.take() {
+            session.store.leave(Filled {
+                slot,
+                n_events: (*state).n_events,
+                last_sequence: (*state).tables.sequence(),
+            });
+        }
+        (*state).position = null_mut();
+        (*state).limit = null_mut();
     }
-    state.position = null_mut();
-    state.limit = null_mut();
 }

@@ -1,18 +1,23 @@
 //! The state of each thread: its position in the file, its tables, its remembered stack.
 //!
-//! The thread's word ([`tls`]) is a pointer to a [`ThreadState`], or one of three small numbers. States are never freed, only
+//! The thread's word ([`tls`]) is a pointer to a [`ThreadState`], or one of four small numbers. States are never freed, only
 //! reused: a thread that ends returns its state to the pool, so a stale pointer never dangles.
 //!
 //! ```text
 //! word = 0 ── first event ──► state ── last round of thread-exit destructors ──► EXITED
-//! word = OWN from the start: one of Heaptide's own threads, which are never recorded
+//! word = 0 ── Unrecorded ──► PAUSED ── its end ──► 0
+//! word = OWN from the start: one of Heaptide's own threads ── first OwnPython in a recording ──► state
 //! ```
+//! [`guards`] exclude events of Heaptide's own code.
+//!
 //! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another
 //! call in every round that the C library allows. Later events are recorded through one shared state, whose `busy`
 //! field is its lock.
 //!
 //! Runs on: any thread. Allocates: whole pages from the kernel. Locks: `POOL` when a thread begins or ends. During
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.
+
+mod guards;
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -26,15 +31,21 @@ use crate::host::sys;
 use crate::jobs::events::ThreadMemory;
 use crate::native::walk::NativeStack;
 use crate::record::job_marks::ThreadJob;
+use crate::record::own_blocks::OwnBlocks;
 use crate::record::sampler::Sampler;
 use crate::record::stack::Stack;
 use crate::record::tls;
 use crate::{jobs, session};
 
+pub(crate) use guards::Nested;
+pub use guards::{OwnPython, Unrecorded};
+
 /// The thread's destructors have run.
 const EXITED: usize = 1;
 /// The thread is one of Heaptide's own.
 const OWN: usize = 2;
+/// The thread has no state, and its events are excluded for now.
+const PAUSED: usize = 3;
 const FIRST_POINTER: usize = 16;
 
 /// The thread is not recording an event.
@@ -42,7 +53,12 @@ pub(crate) const IDLE: u32 = 0;
 /// The thread is recording an event. Only a signal handler can cause another one now.
 pub(crate) const RECORDING: u32 = 1;
 /// The thread is inside an allocator whose blocks are recorded; its calls to the C library are part of the same allocation.
+/// Also while Rust code of Heaptide works on the thread.
 pub(crate) const NESTED: u32 = 2;
+/// Python code of Heaptide runs on the thread: only releases of the program's blocks are recorded.
+const OWN_PYTHON: u32 = 3;
+/// The thread is one of Heaptide's own, and no Python code runs on it.
+const AT_REST: u32 = 4;
 
 /// The order word names a thread with 16 bits.
 const MAX_STATES: usize = 0xffff;
@@ -89,6 +105,7 @@ pub(crate) struct ThreadState {
     pub jobs: ThreadMemory,
     /// Kept for the next session.
     pub native_memory: *mut NativeStack,
+    pub own_blocks: OwnBlocks,
     pub stack: Stack,
 }
 
@@ -103,30 +120,83 @@ static ORPHANS: AtomicPtr<ThreadState> = AtomicPtr::new(null_mut());
 /// The pthread key whose destructor ends a thread, plus 1; 0 before it exists.
 static EXIT_KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded.
+/// Whether an event must be recorded.
+pub(crate) enum Entered {
+    /// Yes. The state is busy until [`leave`].
+    Recording(*mut ThreadState),
+    /// Only if it releases a block of the program: see [`while_recording`].
+    OwnPython(*mut ThreadState),
+    No,
+}
+
+/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded, or if only a
+/// release must be.
 #[inline(always)]
 pub(crate) fn enter() -> *mut ThreadState {
+    match enter_any() {
+        Entered::Recording(state) => state,
+        Entered::OwnPython(_) | Entered::No => null_mut(),
+    }
+}
+
+/// Begins an event, as [`enter`] does, and distinguishes events during Heaptide's own work.
+#[inline(always)]
+pub(crate) fn enter_any() -> Entered {
     let word = tls::get();
     if word < FIRST_POINTER {
-        return enter_slowly(word);
+        let state = enter_slowly(word);
+        return match state.is_null() {
+            true => Entered::No,
+            false => Entered::Recording(state),
+        };
     }
     let state = word as *mut ThreadState;
     // SAFETY: a word that is not a small number points to this thread's state, and states are never unmapped.
     let busy = unsafe { &(*state).busy };
-    match busy.load(Ordering::Relaxed) {
-        IDLE => {
-            busy.store(RECORDING, Ordering::Relaxed);
-            // Keeps the compiler from moving the load of the order word before this store. `session::stop` makes the
-            // processor keep the order with a barrier on all threads.
-            std::sync::atomic::compiler_fence(Ordering::SeqCst);
-            state
-        }
-        NESTED => null_mut(),
-        _ => {
-            session::count_reentry();
-            null_mut()
-        }
+    // Two comparisons and not one `match`: the compiler would make a table of jumps, which costs more.
+    let now = busy.load(Ordering::Relaxed);
+    if now == IDLE {
+        busy.store(RECORDING, Ordering::Relaxed);
+        // Keeps the compiler from moving the load of the order word before this store. `session::stop` makes the
+        // processor keep the order with a barrier on all threads.
+        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        return Entered::Recording(state);
     }
+    if now == NESTED {
+        return Entered::No;
+    }
+    if is_own_python(now) {
+        return Entered::OwnPython(state);
+    }
+    Entered::No
+}
+
+/// Whether Python code of Heaptide runs on a thread, given its `busy`. Counts an event during another one.
+#[cold]
+#[inline(never)]
+fn is_own_python(now: u32) -> bool {
+    if now == RECORDING {
+        session::count_reentry();
+    }
+    now == OWN_PYTHON
+}
+
+/// Calls `work` with the state of a thread on which Python code of Heaptide runs, marked busy.
+///
+/// # Safety
+/// `state` comes from [`Entered::OwnPython`] on this thread.
+pub(crate) unsafe fn while_recording<R>(
+    state: *mut ThreadState,
+    work: impl FnOnce(*mut ThreadState) -> R,
+) -> R {
+    // SAFETY: states are never unmapped.
+    let busy = unsafe { &(*state).busy };
+    busy.store(RECORDING, Ordering::Relaxed);
+    // As in `enter_any`.
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    let result = work(state);
+    busy.store(OWN_PYTHON, Ordering::Release);
+    result
 }
 
 /// Ends the event that [`enter`] began.
@@ -142,7 +212,7 @@ pub(crate) unsafe fn leave(state: *mut ThreadState) {
 #[cold]
 #[inline(never)]
 fn enter_slowly(word: usize) -> *mut ThreadState {
-    if word == OWN || !(session::is_active() || session::is_dropping() || jobs::is_active()) {
+    if matches!(word, OWN | PAUSED) || !is_needed() {
         return null_mut();
     }
     let _errno = sys::KeepErrno::now();
@@ -161,6 +231,16 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
         }
         return state;
     }
+    first_state()
+}
+
+/// Whether events are wanted, or counted as dropped.
+fn is_needed() -> bool {
+    session::is_active() || session::is_dropping() || jobs::is_active()
+}
+
+/// Takes a state for the calling thread, busy, and keeps it until the thread ends. Null if there is no memory for one.
+fn first_state() -> *mut ThreadState {
     let state = take_state();
     if state.is_null() {
         session::count_lost(heaptide_capture::Lost::NoThreadState, 1);
@@ -276,14 +356,18 @@ pub fn prepare() -> bool {
     created
 }
 
-/// Declares the calling thread, which has just started, to be one of Heaptide's own: it is never recorded.
+/// Declares the calling thread, which has just started, to be one of Heaptide's own: its allocations are never recorded.
 pub(crate) fn claim_as_own() {
     tls::set(OWN);
 }
 
-/// Stops recording the calling thread, which works for Heaptide until it ends.
+/// Stops recording the calling thread, which works for Heaptide until it ends. Releases of the program's blocks stay
+/// recorded.
 pub fn leave_out_for_good() {
-    std::mem::forget(Unrecorded::begin());
+    if tls::get() == 0 {
+        claim_as_own();
+    }
+    std::mem::forget(OwnPython::begin());
 }
 
 /// Calls `visit` for every state that was ever created.
@@ -292,45 +376,6 @@ pub(crate) fn for_each_state(mut visit: impl FnMut(*mut ThreadState)) {
         visit(state.load(Ordering::Acquire));
     }
 }
-
-/// Stops recording in this thread until the guard is dropped, while Heaptide works on a thread of the program.
-pub struct Unrecorded {
-    state: *mut ThreadState,
-    before: u32,
-}
-
-impl Unrecorded {
-    pub fn begin() -> Self {
-        let word = tls::get();
-        if word < FIRST_POINTER {
-            if word == 0 {
-                tls::set(OWN);
-            }
-            return Unrecorded {
-                state: null_mut(),
-                before: word as u32,
-            };
-        }
-        let state = word as *mut ThreadState;
-        // SAFETY: the word points to this thread's state, and states are never unmapped.
-        let before = unsafe { &(*state).busy }.swap(NESTED, Ordering::Relaxed);
-        Unrecorded { state, before }
-    }
-}
-
-impl Drop for Unrecorded {
-    fn drop(&mut self) {
-        if self.state.is_null() {
-            tls::set(self.before as usize);
-        } else {
-            // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
-            unsafe { &(*self.state).busy }.store(self.before, Ordering::Relaxed);
-        }
-    }
-}
-
-/// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole.
-pub(crate) struct Nested(*mut ThreadState);
 
 /// The calling thread's state, taken from the pool if it has none yet; null if the thread is not recorded.
 #[inline(always)]
@@ -355,33 +400,6 @@ pub(crate) fn existing_state() -> *mut ThreadState {
     match tls::get() {
         word if word < FIRST_POINTER => null_mut(),
         word => word as *mut ThreadState,
-    }
-}
-
-impl Nested {
-    #[inline(always)]
-    pub fn begin() -> Self {
-        let state = own_state();
-        if state.is_null() {
-            return Nested(state);
-        }
-        // SAFETY: `own_state` returned this thread's state, and states are never unmapped.
-        let busy = unsafe { &(*state).busy };
-        if busy.load(Ordering::Relaxed) != IDLE {
-            return Nested(null_mut());
-        }
-        busy.store(NESTED, Ordering::Relaxed);
-        Nested(state)
-    }
-}
-
-impl Drop for Nested {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if !self.0.is_null() {
-            // SAFETY: `begin` stored this thread's state, and a raw pointer keeps the guard on its thread.
-            unsafe { &(*self.0).busy }.store(IDLE, Ordering::Relaxed);
-        }
     }
 }
 

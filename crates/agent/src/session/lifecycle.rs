@@ -16,7 +16,8 @@ use heaptide_capture::identity::Facts;
 use heaptide_capture::{Entry, Mode};
 
 use super::{
-    N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, WantedMode, abandon, current,
+    N_READERS, N_SESSIONS, ORDER, SESSION, Session, TICK_SHIFT, TOKEN_BITS, WantedMode, abandon,
+    current,
 };
 use crate::cpython::Symbols;
 use crate::cpython::interpreter;
@@ -222,13 +223,15 @@ pub unsafe fn stop() -> Option<Stopped> {
     }
     if all_quiet {
         threads::for_each_state(|state| {
-            // SAFETY: no thread uses its state: all were waited for, and the order word is 0, so none records again.
-            let state = unsafe { &mut *state };
-            // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
-            state.sampler.forget();
-            if state.session == session.number {
-                record::hand_over(state, session);
-                state.session = 0;
+            // SAFETY: all threads were waited for, and the order word is 0, so none uses the fields for recording again. If jobs
+            // are traced, a thread may still use the field `jobs`, so no reference to the whole state is made.
+            unsafe {
+                // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
+                (*state).sampler.forget();
+                if (*state).session == session.number {
+                    record::hand_over_slot(state, session);
+                    (*state).session = 0;
+                }
             }
         });
         session.end(checkpoints);
@@ -237,12 +240,12 @@ pub unsafe fn stop() -> Option<Stopped> {
         path: session.config.path.clone(),
         abandoned: session.abandoned.load(Ordering::Acquire),
     };
-    SESSION.store(null_mut(), Ordering::Release);
+    SESSION.store(null_mut(), Ordering::SeqCst);
     codes::clear(&codes::CODES);
     native::modules::clear();
-    if all_quiet {
-        // SAFETY: no thread records, the keeper has stopped, and `SESSION` is null: nothing else refers to the session, which
-        // `start_as` leaked from a box.
+    if all_quiet && wait_for_readers() {
+        // SAFETY: no thread records or reads, the keeper has stopped, and `SESSION` is null: nothing else refers to the
+        // session, which `start_as` leaked from a box.
         unsafe {
             session.store.unmap();
             drop(Box::from_raw(std::ptr::from_ref(session).cast_mut()));
@@ -291,6 +294,8 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);
     ORDER.dropped.store(null_mut(), Ordering::SeqCst);
+    // The readers were other threads of the parent.
+    N_READERS.store(0, Ordering::SeqCst);
     // SAFETY: the pointer is null or the child's copy of the session, which is never freed in the child.
     let Some(session) = (unsafe { was_active.as_ref() }) else {
         return;
@@ -306,9 +311,23 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     }
 }
 
+/// Longest wait for other threads, which need microseconds unless they are stopped.
+const MAX_WAIT_NS: u64 = 2_000_000_000;
+
+/// Waits until no thread reads the session, which none finds any more. Returns `false` if one does not finish.
+fn wait_for_readers() -> bool {
+    let deadline = clock::monotonic_ns() + MAX_WAIT_NS;
+    while N_READERS.load(Ordering::SeqCst) > 0 {
+        if clock::monotonic_ns() > deadline {
+            return false;
+        }
+        std::thread::yield_now();
+    }
+    true
+}
+
 /// Waits until no thread is recording an event. Returns `false` if one does not finish: then the session must not be freed.
 pub(crate) fn wait_for_recording_threads() -> bool {
-    const MAX_WAIT_NS: u64 = 2_000_000_000;
     if !sys::barrier_on_all_threads() {
         // Without the barrier, another thread's mark becomes visible only when its processor completes the store.
         std::thread::sleep(std::time::Duration::from_millis(20));

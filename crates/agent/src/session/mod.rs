@@ -65,6 +65,8 @@ pub(crate) static ORDER: OrderPage = OrderPage {
 static TICK_SHIFT: AtomicU32 = AtomicU32::new(20);
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(null_mut());
 static N_SESSIONS: AtomicU32 = AtomicU32::new(0);
+/// Threads inside of [`read_active`].
+static N_READERS: AtomicU32 = AtomicU32::new(0);
 
 pub struct Session {
     pub number: u32,
@@ -92,11 +94,25 @@ pub(crate) fn tick_shift() -> u32 {
     TICK_SHIFT.load(Ordering::Relaxed)
 }
 
-/// The session, while it records and while it is being stopped.
+/// The session, while it records and while it is being stopped. Only for threads that hold the GIL or record an event, for
+/// the keeper, and inside of [`read_active`].
 #[inline]
-pub fn current() -> Option<&'static Session> {
-    // SAFETY: the pointer is null or a leaked box. `stop` frees the box only after it has waited for every recording thread.
+pub(crate) fn current() -> Option<&'static Session> {
+    // SAFETY: the pointer is null or a leaked box. `stop`, which holds the GIL, frees the box only after the keeper has ended
+    // and after it has waited for every recording thread and for every reader.
     unsafe { SESSION.load(Ordering::Acquire).as_ref() }
+}
+
+/// Calls `read` with the session if it records. For any thread, also without the GIL: `stop` waits for it.
+fn read_active<R>(read: impl FnOnce(&Session) -> R) -> Option<R> {
+    // Sequentially consistent, like the accesses in `stop`: either this finds no session, or `stop` finds the reader.
+    N_READERS.fetch_add(1, Ordering::SeqCst);
+    let session = SESSION.load(Ordering::SeqCst);
+    // SAFETY: null, or a session that `stop` does not free before this reader has left.
+    let session = unsafe { session.as_ref() }.filter(|_| is_active());
+    let result = session.map(read);
+    N_READERS.fetch_sub(1, Ordering::SeqCst);
+    result
 }
 
 /// Writes an entry into the registry of the current session.
@@ -163,12 +179,11 @@ pub(crate) fn end_after_fault() {
 
 /// The path of the current capture; `None` while nothing is recorded.
 pub fn active_path() -> Option<PathBuf> {
-    is_active()
-        .then(|| current().map(|session| session.config.path.clone()))
-        .flatten()
+    read_active(|session| session.config.path.clone())
 }
 
-/// The number of the current session in this process and its parents; `None` while nothing is recorded.
+/// The number of the current session in this process and its parents; `None` while nothing is recorded. The caller holds the
+/// GIL.
 pub fn active_number() -> Option<u32> {
     is_active()
         .then(|| current().map(|session| session.number))
@@ -211,7 +226,7 @@ pub fn position() -> Option<RecordingPosition> {
 
 /// The identifier of the current session, which all its captures share; `None` while nothing is recorded.
 pub fn active_id() -> Option<[u8; 16]> {
-    is_active().then(|| current().map(Session::id)).flatten()
+    read_active(Session::id)
 }
 
 /// Hands the chunk of the calling thread over to the keeper, because the thread ends.

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use heaptide_capture::{Entry, Mode, ModeChange};
 
-use super::{LIFECYCLE, Session, current, cut, is_active, tick_shift};
+use super::{LIFECYCLE, Session, current, cut, is_active, read_active, tick_shift};
 use crate::record::{adoption, clock, releases, sampler, threads};
 use crate::session::error::ChangeError;
 use crate::{hooks, native};
@@ -77,9 +77,7 @@ impl WantedMode {
 
 /// The mode of the current session; `None` while nothing is recorded.
 pub fn active_mode() -> Option<Mode> {
-    is_active()
-        .then(|| current().map(|session| session.mode_now().mode))
-        .flatten()
+    read_active(|session| session.mode_now().mode)
 }
 
 /// Changes the mode of the current session: sampling distance, objects and native frames. Returns whether it was different.

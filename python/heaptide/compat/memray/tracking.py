@@ -112,10 +112,15 @@ class Tracker:
         return self._objects
 
     def __enter__(self) -> Self:
+        _native.unrecorded(Tracker._enter, self)
+        return self
+
+    def _enter(self) -> None:
         if self._is_used:
             raise RuntimeError("Attempting to use stale output handle: make another Tracker")
         try:
-            self._begin(_outer_functions(sys._getframe(1)))
+            # Number 1 is `__enter__`.
+            self._begin(_outer_functions(sys._getframe(2)))
         except Exception as error:
             if may_raise():
                 raise
@@ -123,8 +128,7 @@ class Tracker:
         self._is_used = True
         if self._tracks_objects:
             # An object that reuses a free one of Python's lists would lie in an earlier block: this empties the lists.
-            _native.unrecorded(gc.collect)
-        return self
+            gc.collect()
 
     def _begin(self, outer_functions: list[str]) -> None:
         if tracker.active():
@@ -143,6 +147,9 @@ class Tracker:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        _native.unrecorded(Tracker._exit, self)
+
+    def _exit(self) -> None:
         if self._is_recording:
             self._is_recording = False
             tracker.stop()
