@@ -17,7 +17,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from heaptide import _native
 from heaptide._native import HeapView
@@ -25,10 +25,10 @@ from heaptide.inspection.kinds import Relation, findex
 from heaptide.inspection.mapping import attributes_of
 from heaptide.inspection.sets import IdentitySet, of_view
 from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_snapshot
-from heaptide.inspection.stat import Stat, read
+from heaptide.inspection.stat import Stat, StatDifference, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import NoReturn
 
     from heaptide._native import HeapSet
@@ -41,6 +41,7 @@ _OWN_KINDS = (
     "heaptide.inspection.tables.Partition",
     "heaptide.inspection.tables.PartitionRow",
     "heaptide.inspection.tables.JoinedPartition",
+    "heaptide.inspection.identity_table.IdentityTable",
     "heaptide.inspection.paths.Path",
     "heaptide.inspection.paths.Paths",
     "heaptide.inspection.patterns.PatternRow",
@@ -69,7 +70,6 @@ _MAGIC = b"\x89HEAP\r\n\x1a"
 _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _TRIED = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
-_VALUES_REQUEST = _request(True, ())
 
 
 def hpy() -> Heapy:
@@ -90,7 +90,7 @@ class Roots:
     @property
     def i0_modules(self) -> dict[str, object]:
         """All modules."""
-        return dict(sys.modules)
+        return sys.modules
 
     @property
     def i0_sysdict(self) -> dict[str, object]:
@@ -113,7 +113,7 @@ class Heapy:
 
     heap()          all objects, or only those made since :meth:`setrelheap`
     setrelheap()    leave out the present objects from now on
-    heapu()         unreachable objects that are not collected yet
+    heapu()         table of unreachable objects that remain after a collection
     iso(a, b)       the set of these objects
     load(path)      the objects of a snapshot from ``heaptide heap take`` or :meth:`save`, or a table from ``h.dump``
     save(path)      write all objects to a snapshot
@@ -125,7 +125,7 @@ class Heapy:
     reprefix        text before `Root` in heapy's paths; kept for programs that assign it
     """
 
-    __slots__ = ("_before", "reprefix")
+    __slots__ = ("_before", "_unreachable_before", "reprefix")
 
     Clodo, Type, Size = Relation("Clodo"), Relation("Type"), Relation("Size")
     Module, Via, Rcs = Relation("Module"), Relation("Via"), Relation("Rcs")
@@ -137,6 +137,7 @@ class Heapy:
 
     def __init__(self) -> None:
         self._before: HeapView | None = None
+        self._unreachable_before: Stat | None = None
         self.reprefix = "hp."
 
     @property
@@ -151,22 +152,53 @@ class Heapy:
         found = view.reachable() if self._before is None else view.new_since(self._before) & view.reachable()
         return of_view(view, _without_own(view, found))
 
-    def heapu(self) -> IdentitySet:
-        """Return unreachable objects that the collector has not freed yet."""
-        view = _view(_TOKEN)
-        return of_view(view, _without_own(view, view.unreachable()))
+    def heapu(self, rma: object = 1, abs: object = 0, stat: object = 1) -> Stat | StatDifference | IdentitySet:
+        """Return the table of unreachable objects that remain after a collection.
 
-    def setrelheap(self) -> None:
-        """Leave out the present objects from now on: :meth:`heap` returns only newer ones."""
+        rma   has no effect
+        abs   do not subtract the table of :meth:`setref`
+        stat  0 returns the set of the objects
+        """
+        gc.collect()
+        view = _view(_TOKEN)
+        found = of_view(view, _without_own(view, view.unreachable()))
+        if not stat:
+            return found
+        table = found.by("type").stat
+        if self._unreachable_before is not None and not abs:
+            return table - self._unreachable_before
+        table.firstheader = "Data from unreachable objects.\n"
+        return table
+
+    def setref(self, reachable: IdentitySet | None = None, unreachable: Stat | IdentitySet | None = None) -> None:
+        """Leave out the present objects, or the given ones, from :meth:`heap` and :meth:`heapu`."""
+        if reachable is not None or unreachable is None:
+            self.setrelheap(reachable)
+        if unreachable is not None or reachable is None:
+            self.setrelheapu(unreachable)
+
+    def setrelheap(self, reference: IdentitySet | None = None) -> None:
+        """Leave out the present objects from now on: :meth:`heap` returns only newer ones.
+
+        With a set of objects, leave out the objects that its view of the heap contains.
+        """
         self._before = None
         gc.collect()
-        self._before = _view(_TOKEN)
+        self._before = _view(_TOKEN) if reference is None else reference._set.view()
 
-    setref = setrelheap
-    # Each name of guppy for heaps of other interpreters; this process has one heap.
-    heapg = heap
-    setrelheapg = setrelheap
-    setrelheapu = setrelheap
+    def setrelheapu(self, reference: Stat | IdentitySet | None = None, stat: object = 1) -> None:
+        """Subtract the present table from those of :meth:`heapu`, or a given one."""
+        self._unreachable_before = None
+        found = self.heapu(abs=1) if reference is None else reference
+        self._unreachable_before = found.by("type").stat if isinstance(found, IdentitySet) else cast("Stat", found)
+
+    def heapg(self, rma: object = 1) -> IdentitySet:
+        """Return the same as :meth:`heap`: this process has one heap."""
+        return self.heap()
+
+    def setrelheapg(self, reference: IdentitySet | None = None) -> None:
+        """Do the same as :meth:`setrelheap`."""
+        self.setrelheap(reference)
 
     def dumph(self, fn: str | os.PathLike[str]) -> None:
         """Append the table of all objects to a file."""
@@ -178,36 +210,46 @@ class Heapy:
         view = _view(_TOKEN)
         return of_view(view, view.empty())
 
-    def iso(self, *objects: object) -> IdentitySet:
+    def iso(self, *objects: object, er: Relation | None = None) -> IdentitySet:
         """Return the set of exactly these objects."""
-        return of_objects(objects)
+        return self.idset(objects, er)
 
-    def idset(self, objects: Iterable[object]) -> IdentitySet:
-        """Return the set of exactly the objects of an iterable."""
-        return of_objects(objects)
+    def idset(self, iterable: Iterable[object], er: Relation | None = None) -> IdentitySet:
+        """Return the set of exactly the objects of an iterable, with a classifier if given."""
+        found = of_objects(iterable)
+        return found if er is None else found.by(er)
 
-    def load(self, fn: str | os.PathLike[str] | Iterable[str]) -> IdentitySet | Stat:
-        """Return the objects of a snapshot of any process, or the last table that was dumped to a file."""
+    def load(
+        self, fn: str | os.PathLike[str] | Iterable[str], use_readline: object = 0
+    ) -> IdentitySet | Stat | StatDifference:
+        """Return the objects of a snapshot of any process, or the first table in a file; in an open file, the next."""
         if isinstance(fn, (str, os.PathLike)):
             with open(fn, "rb") as file:
                 is_snapshot = file.read(len(_MAGIC)) == _MAGIC
             if is_snapshot:
                 return of_view(HeapView.open(fn))
-        tables = self.loadall(fn)
-        if not tables:
+            with open(fn, encoding="utf-8", errors="replace") as file:
+                table = next(read(file), None)
+        else:
+            table = next(read(fn), None)
+        if table is None:
             raise ValueError(
                 "the file contains neither a snapshot nor a table: write one with heaptide heap take or h.dump"
             )
-        return tables[-1]
+        return table
 
-    def loadall(self, fn: str | os.PathLike[str] | Iterable[str]) -> list[Stat]:
-        """Return all tables that were dumped to a file."""
-        if isinstance(fn, (str, os.PathLike)):
-            with open(fn, encoding="utf-8", errors="replace") as file:
-                return list(read(file))
-        return list(read(fn))
+    def loadall(self, f: str | os.PathLike[str] | Iterable[str]) -> Iterator[Stat | StatDifference]:
+        """Yield all tables that were dumped to a file."""
+        if isinstance(f, (str, os.PathLike)):
+            with open(f, encoding="utf-8", errors="replace") as file:
+                yield from read(file)
+        else:
+            yield from read(f)
 
-    loadc = loadall
+    def loadc(self, fn: str | os.PathLike[str]) -> None:
+        """Print all tables that were dumped to a file."""
+        for table in self.loadall(fn):
+            print(table)
 
     def test(self, debug: bool = False) -> None:
         """Not needed: Heaptide's tests are not installed with it."""
@@ -234,20 +276,6 @@ class Heapy:
 def _view(heaptide_token: object) -> HeapView:
     # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
     return _native.snapshot_heap(heaptide_token, _TRIED, _REQUEST)
-
-
-def with_values(heap_set: HeapSet) -> HeapSet:
-    """Return the same objects of this process with the values of numbers and texts, as far as they still exist."""
-    if heap_set.view().pid != os.getpid():
-        return heap_set
-    addresses = heap_set.addresses()
-    found = _view_with_values(_TOKEN).at(addresses)
-    return found if len(found) == len(addresses) else heap_set
-
-
-def _view_with_values(heaptide_token: object) -> HeapView:
-    # As in `_view`.
-    return _native.snapshot_heap(heaptide_token, _TRIED, _VALUES_REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

@@ -168,6 +168,15 @@ class Kind(str):
     def __invert__(self) -> Kind:
         return Kind("kind", f"~{self}", members=lambda view: view.all() - self.members(view))
 
+    def __contains__(self, each: Any) -> bool:
+        """Return whether an object is of this kind; for a text, also whether the name contains it."""
+        if is_a(each, str) and str.__contains__(self, each):
+            return True
+        from heaptide.inspection.heapy import of_objects
+
+        found = of_objects((each,))
+        return (found & self).count == 1
+
     def __repr__(self) -> str:
         return str(self)
 
@@ -337,11 +346,11 @@ class _Both(Relation):
 
     @property
     def heading(self) -> str:
-        return f"<{self._first.heading} & {self._second.heading}>"
+        return f"{self._first.heading} & {self._second.heading}"
 
     def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
         return [
-            (f"({_named(self._first, one)} & {_named(self._second, other)})", members)
+            (f"{one} & {other}", members)
             for one, part in self._first.divide(heap_set)
             for other, members in self._second.divide(part)
         ]
@@ -368,15 +377,15 @@ class _Findex(Relation):
 
     @property
     def heading(self) -> str:
-        return "First kind"
+        return "First Matching Kind / Index"
 
     def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
         rows, rest = [], heap_set
-        for kind in self._kinds:
+        for index, kind in enumerate(self._kinds):
             members = rest & kind.members(heap_set.view())
             rest = rest - members
-            rows.append((str(kind), members))
-        return [(name, members) for name, members in [*rows, ("<none of them>", rest)] if len(members)]
+            rows.append((f"{kind} / {index}", members))
+        return [(name, members) for name, members in [*rows, ("<None>", rest)] if len(members)]
 
 
 def findex(*kinds: object) -> Relation:
@@ -387,11 +396,6 @@ def findex(*kinds: object) -> Relation:
             for kind in kinds
         )
     )
-
-
-def _named(relation: Relation, label: str) -> str:
-    by = relation.by
-    return _TEXTS[by].format(label) if isinstance(by, str) and by in _TEXTS else label
 
 
 def type_name(what: object) -> str:

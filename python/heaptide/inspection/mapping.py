@@ -46,6 +46,15 @@ def reached(heap_set: HeapSet) -> HeapSet:
     return found
 
 
+def immediate_dominators(heap_set: HeapSet) -> HeapSet:
+    """Return the referrers that the program reaches without passing through another referrer of the set."""
+    referrers = heap_set.referrers()
+    others = heap_set.view().reachable() - referrers.dominated()
+    found = referrers & others.referents()
+    # The referrers are roots, which nothing refers to.
+    return found if len(found) else heap_set.dominators()
+
+
 def attributes_of(kind: type) -> str:
     """Return the public attributes of a class with the first line of their descriptions."""
     names = sorted(name for name in dir(kind) if not name.startswith("_"))

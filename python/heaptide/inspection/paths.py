@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from heaptide.inspection.renderings import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 N_PATHS = 10
 # Paths that are read to find the objects at each step.
 _MAX_READ = 100_000
+# More paths are not sorted.
+_MAX_SORTED = 1000
 
 # References to avoid: from any object of the first set to any of the second.
 Edges = list[tuple["HeapSet", "HeapSet"]]
@@ -81,7 +86,21 @@ class Paths:
 
     def _find(self, limit: int) -> tuple[int, list[Path]]:
         n_paths, found = self._set.paths(limit, avoid=self._avoid, sources=self._sources, without=self._without)
+        if len(found) < n_paths <= _MAX_SORTED:
+            return self._find(n_paths)
+        if self._sources is not None:
+            found = [(addresses, [self._name_of(addresses[0]), *steps[1:]]) for addresses, steps in found]
+        if len(found) == n_paths:
+            # Roots stay in their order, best first.
+            is_from_roots = self._sources is None
+            roots = {steps[0]: number * is_from_roots for number, (_, steps) in reversed(list(enumerate(found)))}
+            found.sort(key=lambda path: (roots[path[1][0]], _natural("".join(path[1]))))
         return n_paths, [Path(self._set, index, *each) for index, each in enumerate(found)]
+
+    def _name_of(self, source: int) -> str:
+        """Return heapy's name of the object at which a path begins: `Src` if there is only one."""
+        assert self._sources is not None
+        return "Src" if len(self._sources) == 1 else brief(self._set.view().at([source]))
 
     def _first_paths(self, number: int) -> list[Path]:
         if len(self._read) < min(number, self._n_paths):
@@ -177,6 +196,11 @@ class Paths:
         if self._n_paths > end:
             lines.append(f"<... {self._n_paths - end} more paths ...>")
         return "\n".join(lines) or ("<No more paths>" if self._n_paths else "<No paths>")
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Return a key that sorts the numbers in texts by their value."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 def as_edges(heap_set: HeapSet, edges: Any) -> Edges:

@@ -10,6 +10,8 @@ import itertools
 import re
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from heaptide.inspection.renderings import WIDTH, alternatives, in_row
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -21,10 +23,8 @@ N_ROWS = 10
 DEPTH = 7
 # A pattern with more rows is unreadable.
 _MAX_ROWS = 1000
-_WIDTH = 80
 # The column of the first row's flag.
 _FLAG_COLUMN = 9
-_N_SAMPLES = 2
 # The holders of these are not interesting.
 _STOPS = {"module", "type", "dict of module", "dict of type", "types.CodeType", "types.FrameType"}
 _OWN = "heaptide.inspection."
@@ -60,10 +60,9 @@ class PatternRow:
     def __repr__(self) -> str:
         name = f"{self.index:>2}: {self.name} "
         fill = ("-", " ")[self.index % 2] * (_FLAG_COLUMN + len(self.path) - len(name))
-        samples = [sample for *_, sample in self.members.describe(_N_SAMPLES)]
-        rest = "..." if len(self.members) > _N_SAMPLES else ""
-        text = f"{name}{fill} {self.flag} {len(self.members)} {self.kind}: {', '.join(samples)}{rest}"
-        return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+        text = f"{name}{fill} {self.flag} {len(self.members)} {self.kind}: "
+        text += in_row(self.members, WIDTH - len(text))
+        return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
 
 
 def _letters(number: int) -> str:
@@ -128,7 +127,7 @@ class ReferencePattern:
             below: list[tuple[str, HeapSet]] = []
             if members in seen:
                 flag = f"[^ {seen[members]}]"
-            elif path and self._stop(members, names):
+            elif path and self._stop(members, [name for _, _, name in members.partition("kind").rows()]):
                 flag = "[S]"
             else:
                 referrers = children(members)
@@ -140,8 +139,7 @@ class ReferencePattern:
                 below = [(name, part) for name, part in below if len(part)]
                 flag = "[R]" if not below else "[+]" if len(path) >= self._depth else "[-]"
             seen.setdefault(members, len(rows))
-            kind = names[0] if len(names) == 1 else f"({' | '.join(names)})"
-            rows.append(PatternRow(len(rows), path, flag, kind, members))
+            rows.append(PatternRow(len(rows), path, flag, alternatives(names), members))
             if flag == "[-]":
                 following = [((*path, n), part, (*above, members)) for n, (_, part) in enumerate(below)]
                 open_rows = [*open_rows, *following] if self._bf else [*following, *open_rows]

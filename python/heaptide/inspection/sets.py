@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from heaptide.inspection.html_tables import N_ROWS, html_table
+from heaptide.inspection.identity_table import divide_by_identity
 from heaptide.inspection.kinds import RELATIONS, Family, Kind, Relation, findex, type_name
-from heaptide.inspection.mapping import MappingProxy, attributes_of, reached
+from heaptide.inspection.mapping import MappingProxy, attributes_of, immediate_dominators, reached
 from heaptide.inspection.paths import Paths, as_edges
 from heaptide.inspection.patterns import DEPTH, ReferencePattern
+from heaptide.inspection.renderings import alternatives, brief
 from heaptide.inspection.stat import Stat, StatDifference
 from heaptide.inspection.tables import JoinedPartition, Partition, Rows
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TextIO
 
-    from heaptide._native import HeapPartition, HeapSet, HeapView
+    from heaptide._native import HeapSet, HeapView
+    from heaptide.inspection.tables import Divided
 
 
 class IdentitySet:
@@ -51,7 +54,7 @@ class IdentitySet:
         # Makes the set when it is first used, if it does not exist yet.
         self._make = make
         self._by = by
-        self._partition: HeapPartition | JoinedPartition | None = None
+        self._partition: Divided | None = None
 
     @property
     def _set(self) -> HeapSet:
@@ -69,7 +72,7 @@ class IdentitySet:
         raise AttributeError(f"a set of objects has no attribute {name!r}", name=name, obj=self)
 
     @property
-    def _divided(self) -> HeapPartition | JoinedPartition:
+    def _divided(self) -> Divided:
         if self._partition is None:
             by = self._by
             self._partition = self._set.partition(by) if isinstance(by, str) else JoinedPartition(self._set, by)
@@ -88,9 +91,11 @@ class IdentitySet:
         """Return the same rows as an HTML table, which notebooks show."""
         return html_table(self._divided.heading, self._divided.rows(), first, n_rows)
 
-    def by(self, relation: str | Relation) -> IdentitySet:
+    def by(self, er: str | Relation) -> IdentitySet:
         """Return the same objects by another classifier: `hp.Via`, its name, or a name of `_native`."""
-        name = relation.by if isinstance(relation, Relation) else RELATIONS.get(relation, relation)
+        name = er.by if isinstance(er, Relation) else RELATIONS.get(er, er)
+        if name == "id":
+            return self.byid
         return IdentitySet(self._set, name)
 
     @property
@@ -137,9 +142,10 @@ class IdentitySet:
     @property
     def byid(self) -> IdentitySet:
         """One row per object, the largest first, with the values of numbers and texts of this process."""
-        from heaptide.inspection.heapy import with_values
-
-        return IdentitySet(with_values(self._set), "id")
+        found = IdentitySet(self._set, "id")
+        # Read the values now: objects may be freed before the table is printed.
+        found._partition = divide_by_identity(found._set)
+        return found
 
     byidset = byid
 
@@ -183,7 +189,7 @@ class IdentitySet:
     @property
     def imdom(self) -> IdentitySet:
         """The immediate dominators of these objects."""
-        return IdentitySet(self._set.dominators())
+        return IdentitySet(immediate_dominators(self._set))
 
     @property
     def referrers(self) -> IdentitySet:
@@ -215,9 +221,9 @@ class IdentitySet:
         """Append the table to a file that `hp.load` reads; `hp.save` writes the objects."""
         self.stat.dump(fn, mode)
 
-    def diff(self, earlier: IdentitySet | Stat) -> StatDifference:
+    def diff(self, other: IdentitySet | Stat) -> StatDifference:
         """Return the difference from an earlier table."""
-        return self.stat - (earlier.by(self._by).stat if isinstance(earlier, IdentitySet) else earlier)
+        return self.stat - (other.by(self._by).stat if isinstance(other, IdentitySet) else other)
 
     @property
     def maprox(self) -> MappingProxy:
@@ -247,7 +253,7 @@ class IdentitySet:
                 found = found | view.of_kind(name)
             return found
 
-        return Kind("kind", ", ".join(names) or "<Nothing>", members=members)
+        return Kind("kind", alternatives(names) if names else "<Nothing>", members=members)
 
     @property
     def parts(self) -> list[IdentitySet]:
@@ -319,7 +325,7 @@ class IdentitySet:
             if callable(ref):
                 found = self._here(ref(IdentitySet(members)))
             else:
-                found = members.dominators() if imdom or ref == "imdom" else members.referrers()
+                found = immediate_dominators(members) if imdom or ref == "imdom" else members.referrers()
             found = found if within is None else found & within
             return found if avoid is None else found - avoid
 
@@ -361,10 +367,7 @@ class IdentitySet:
     @property
     def brief(self) -> str:
         """The set in one line, with some of its objects."""
-        if not self.count:
-            return "<Nothing>"
-        samples = [sample or hex(address) for address, _, _, sample in self._set.describe(3)]
-        return f"<{self.count} {self.kind}: {', '.join(samples)}{'...' if self.count > 3 else ''}>"
+        return brief(self._set)
 
     @property
     def sites(self) -> list[list[tuple[str, str, int]]]:
@@ -440,7 +443,8 @@ class IdentitySet:
         return isinstance(other, IdentitySet) and self._set == self._here(other)
 
     def __hash__(self) -> int:
-        return hash(self._set)
+        # Equal for sets of different views with the same objects.
+        return hash((self.count, *self._set.addresses(8)))
 
     def __le__(self, other: IdentitySet) -> bool:
         return self._set.is_subset(self._here(other))

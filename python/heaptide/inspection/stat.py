@@ -38,6 +38,9 @@ class PackedRows(str):
         """Pack rows."""
         return cls("\0".join(f"{count} {size} {name}" for count, size, name in rows))
 
+    # As the rows after the last ones, it prints as nothing.
+    __repr__ = str.__str__
+
     def rows(self) -> RowList:
         """Return the rows."""
         unpacked = []
@@ -69,7 +72,7 @@ class Stat:
     numrows   number of rows
     """
 
-    __slots__ = ("_by", "_first", "_n_rows", "_packed", "timemade")
+    __slots__ = ("_by", "_first", "_n_rows", "_packed", "firstheader", "timemade")
 
     def __init__(
         self, by: str, rows: RowList, timemade: float | None = None, first: int = 0, n_rows: int = N_ROWS
@@ -80,6 +83,13 @@ class Stat:
         self.timemade = time.time() if timemade is None else timemade
         self._first = first
         self._n_rows = n_rows
+        # Text before the table.
+        self.firstheader = ""
+
+    @property
+    def kindheader(self) -> str:
+        """The title of the column of names."""
+        return HEADINGS[self._by]
 
     @property
     def _rows(self) -> RowList:
@@ -108,19 +118,22 @@ class Stat:
     @property
     def more(self) -> Stat:
         """The rows after these."""
-        return Stat(self._by, self._rows, self.timemade, self._first + N_ROWS)
+        return self._part(self._rows, self._first + N_ROWS)
 
     @property
     def all(self) -> Stat:
         """The whole table."""
-        return Stat(self._by, self._rows, self.timemade, n_rows=0)
+        return self._part(self._rows, n_rows=0)
+
+    def _part(self, rows: RowList, first: int = 0, n_rows: int = N_ROWS) -> Stat:
+        return Stat(self._by, rows, self.timemade, first, n_rows)
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def __getitem__(self, index: int | slice) -> Stat:
         rows = self._rows[index] if isinstance(index, slice) else [self._rows[index]]
-        return Stat(self._by, rows, self.timemade)
+        return self._part(rows)
 
     def get_rows(self, idx: int = 0) -> Iterator[StatRow]:
         """Yield the rows from a number on."""
@@ -134,34 +147,48 @@ class Stat:
         return list(self.get_rows())[idx]
 
     def __sub__(self, earlier: Stat) -> StatDifference:
-        return StatDifference(self._by, earlier._rows, self._rows)
+        return StatDifference(self._by, earlier._rows, self._rows, timemade=self.timemade)
 
     diff = __sub__
 
     def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
         """Append this to a file in heapy's format; the mode "w" replaces the file."""
-        if hasattr(fn, "write"):
-            fn.write(self._text())
-            return
-        with open(fn, mode, encoding="utf-8", opener=private_files.opener) as file:
-            file.write(self._text())
-
-    def _text(self) -> str:
-        lines = [
-            ".loader: _load_stat",
-            ".format: SetFormat",
-            f".timemade: {self.timemade:f}",
-            f".count: {self.count}",
-            f".size: {self.size}",
-            ".kindname: ",
-            f".kindheader: {HEADINGS[self._by]}",
-            f".numrows: {self.numrows}",
-        ]
-        lines += [f".r: {count} {size} {name}" for count, size, name in self._rows]
-        return "\n".join([*lines, ".end: .loader: _load_stat", "", ""])
+        _dump(self, "SetFormat", [], fn, mode)
 
     def __repr__(self) -> str:
-        return _native.heap_rows_table(self._by, self._rows, self._first, self._n_rows).rstrip("\n")
+        if self._first >= max(1, len(self)):
+            return ""
+        return self.firstheader + _native.heap_rows_table(self._by, self._rows, self._first, self._n_rows).rstrip("\n")
+
+
+def _dump(
+    stat: Stat | StatDifference,
+    form: str,
+    facts: list[str],
+    fn: str | os.PathLike[str] | TextIO,
+    mode: str,
+) -> None:
+    """Append a table to a file in heapy's format."""
+    names = [".kindname: ", f".kindheader: {stat.kindheader}"]
+    lines = [
+        ".loader: _load_stat",
+        f".format: {form}",
+        f".timemade: {stat.timemade:f}",
+        *facts,
+        f".count: {stat.count}",
+        f".size: {stat.size}",
+        *(names if form == "SetFormat" else reversed(names)),
+        f".numrows: {stat.numrows}",
+        *(f".r: {count} {size} {name}" for count, size, name in stat.rows),
+        ".end: .loader: _load_stat",
+        "",
+    ]
+    text = "\n".join(lines)
+    if hasattr(fn, "write"):
+        fn.write(text)
+        return
+    with open(fn, mode, encoding="utf-8", opener=private_files.opener) as file:
+        file.write(text)
 
 
 # The name of the row for all rows that a part of a difference leaves out.
@@ -171,14 +198,21 @@ _OTHERS = "<other rows>"
 class StatDifference:
     """The difference of two tables. Prints as a table; an index is the difference of one row, `all` has all rows."""
 
-    __slots__ = ("_by", "_first", "_n_rows", "_packed_after", "_packed_before")
+    __slots__ = ("_by", "_n_rows", "_packed_after", "_packed_before", "timemade")
 
-    def __init__(self, by: str, before: RowList, after: RowList, n_rows: int = N_ROWS, first: int = 0) -> None:
+    def __init__(
+        self, by: str, before: RowList, after: RowList, n_rows: int = N_ROWS, timemade: float | None = None
+    ) -> None:
         self._by = by
         self._packed_before = PackedRows.of(before)
         self._packed_after = PackedRows.of(after)
         self._n_rows = n_rows
-        self._first = first
+        self.timemade = time.time() if timemade is None else timemade
+
+    @property
+    def kindheader(self) -> str:
+        """The title of the column of names."""
+        return HEADINGS[self._by]
 
     @property
     def _before(self) -> RowList:
@@ -239,40 +273,60 @@ class StatDifference:
             self.b_size - sum(row[1] for row in before),
             _OTHERS,
         )
-        return StatDifference(self._by, [*before, others], [*after, others], self._n_rows)
+        return StatDifference(self._by, [*before, others], [*after, others], self._n_rows, self.timemade)
 
     def __iter__(self) -> Iterator[StatDifference]:
         return (self[number] for number in range(len(self)))
 
     @property
-    def more(self) -> StatDifference:
-        """The rows after these."""
-        return self[self._first + N_ROWS :]
+    def more(self) -> StatDifference | str:
+        """The rows after these; an empty text if there are none."""
+        return self[N_ROWS:] if len(self) > N_ROWS else PackedRows()
 
     @property
     def all(self) -> StatDifference:
         """The whole table."""
-        return StatDifference(self._by, self._before, self._after, 0)
+        return StatDifference(self._by, self._before, self._after, 0, self.timemade)
+
+    def dump(self, fn: str | os.PathLike[str] | TextIO, mode: str = "a") -> None:
+        """Append this to a file in heapy's format; the mode "w" replaces the file."""
+        _dump(self, "DiffFormat", [f".b_count: {self.b_count}", f".b_size: {self.b_size}"], fn, mode)
 
     def __repr__(self) -> str:
-        return _native.heap_rows_difference(self._by, self._before, self._after, self._n_rows).rstrip("\n")
+        text = _native.heap_rows_difference(self._by, self._before, self._after, self._n_rows)
+        return (text if len(self) else text.partition("\n\n")[0]).rstrip("\n")
 
 
-def read(lines: Iterable[str]) -> Iterator[Stat]:
+def read(lines: Iterable[str]) -> Iterator[Stat | StatDifference]:
     """Yield the tables in a file that :meth:`Stat.dump` or guppy wrote."""
-    titles = {title: by for by, title in HEADINGS.items()}
-    by, timemade = "kind", 0.0
-    rows: RowList = []
+    facts: dict[str, str] = {}
+    rows: list[str] = []
     for line in lines:
         tag, _, rest = line.rstrip("\n").partition(": ")
         if tag == ".loader":
-            by, timemade, rows = "kind", 0.0, []
-        elif tag == ".timemade":
-            timemade = float(rest)
-        elif tag == ".kindheader":
-            by = titles.get(rest, "kind")
+            facts, rows = {}, []
         elif tag == ".r":
-            count, size, name = rest.split(" ", 2)
-            rows.append((int(count), int(size), name))
+            rows.append(rest)
         elif tag == ".end":
-            yield Stat(by, rows, timemade)
+            yield _loaded(facts, rows)
+        else:
+            facts[tag] = rest
+
+
+def _loaded(facts: dict[str, str], texts: list[str]) -> Stat | StatDifference:
+    by = next((by for by, title in HEADINGS.items() if title == facts.get(".kindheader")), "kind")
+    timemade = float(facts.get(".timemade", 0))
+    # A row of a table by identity has no count.
+    one = "1 " if facts.get(".format") == "IdFormat" else ""
+    parts = [f"{one}{text}".split(" ", 2) for text in texts]
+    rows = [(int(count), int(size), name) for count, size, name in parts]
+    if facts.get(".format") != "DiffFormat":
+        return Stat(by, rows, timemade)
+    before = [(max(0, -count), max(0, -size), name) for count, size, name in rows]
+    after = [(max(0, count), max(0, size), name) for count, size, name in rows]
+    others = (
+        max(0, int(facts.get(".b_count", 0)) - sum(row[0] for row in before)),
+        max(0, int(facts.get(".b_size", 0)) - sum(row[1] for row in before)),
+        _OTHERS,
+    )
+    return StatDifference(by, [*before, others], [*after, others], timemade=timemade)

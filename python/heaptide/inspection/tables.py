@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from heaptide._native import HeapPartition, HeapSet
+    from heaptide.inspection.identity_table import IdentityTable
     from heaptide.inspection.kinds import Relation
     from heaptide.inspection.sets import IdentitySet
+
+    # A set with its rows.
+    Divided = HeapPartition | IdentityTable | "JoinedPartition"
 
 
 class Rows:
@@ -45,11 +49,18 @@ class Rows:
         """The whole table."""
         return Rows(self._set, 0, 0)
 
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the whole set, such as `count`."""
+        return getattr(self._set, name)
+
+    def __len__(self) -> int:
+        return len(self._set)
+
     def __getitem__(self, index: SupportsIndex | slice) -> IdentitySet:
         return self._set[index]
 
     def __repr__(self) -> str:
-        return self._set.table(self._first, self._n_rows)
+        return self._set.table(self._first, self._n_rows) if self._first < max(1, len(self._set)) else ""
 
     def _repr_html_(self) -> str:
         return self._set.html(self._first, self._n_rows)
@@ -118,7 +129,7 @@ class Partition:
 
     __slots__ = ("_divided", "_of")
 
-    def __init__(self, of: IdentitySet, divided: HeapPartition | JoinedPartition) -> None:
+    def __init__(self, of: IdentitySet, divided: Divided) -> None:
         self._of = of
         self._divided = divided
 

@@ -65,14 +65,16 @@ typestats = _counting.typestats
 
 
 def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
-    """Return tracked objects without a tracked referrer: native code refers to them, or forgot to release them."""
-    if objects is None:
-        gc.collect()
-        objects = gc.get_objects()
-    found = list(objects)
-    own = {id(found), id(objects)}
+    """Return those of the objects, or of all tracked ones, to which no tracked object refers.
+
+    Native code refers to them, or forgot to release them.
+    """
+    gc.collect()
+    tracked = gc.get_objects()
+    found = tracked if objects is None else list(objects)
+    own = {id(tracked), id(found), id(objects)}
     referred: set[int] = set()
-    for each in found:
+    for each in tracked:
         if id(each) not in own:
             referred.update(map(id, references.referents(each)))
     running = set(map(id, references.running_frames()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import operator
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from heaptide import _native
@@ -31,7 +32,8 @@ class Counting:
         self._long_name = long_name
         self._peaks: dict[str, int] = {}
         self._current_ids: dict[str, set[int]] = {}
-        self._new_ids: dict[str, set[int]] = {}
+        # A type without new objects has an empty set.
+        self._new_ids: defaultdict[str, set[int]] = defaultdict(set)
         self._has_short_names = True
 
     def count(self, typename: str, objects: Iterable[Any] | None = None) -> int:

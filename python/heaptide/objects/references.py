@@ -335,6 +335,9 @@ def _edge_label(source: Any, target: Any) -> str:
             indices = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
             if indices:
                 return _first_of(f"[{indices[0]}]", len(indices))
+    # Before the attributes: reading them creates a `__dict__` in an instance that has none yet.
+    if type(source) is target and not any(value is target for _, value in named):
+        return "__class__"
     own = None if is_a(source, type) else _own_dict(source)
     named.append(("__dict__", own))
     for name, value in named:
@@ -344,8 +347,6 @@ def _edge_label(source: Any, target: Any) -> str:
         for name, value in own.items():
             if value is target:
                 return str(name)
-    if type(source) is target:
-        return "__class__"
     for base in _mro_of(type(source)):
         for name, member in _attributes_of(base).items():
             if type(member) is types.MemberDescriptorType and _value_of(member, source) is target:

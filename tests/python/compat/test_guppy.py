@@ -104,6 +104,31 @@ SAME = {
     "more rows of a pattern": "without_addresses(hp.iso(chain).get_rp(depth=15).more)",
     "rows after the last": "str(hp.iso(chain).get_rp(depth=15).more.more)",
     "complement of a bit set": "~guppy.sets.immbitset([1])",
+    "brief with values": "hp.iso(5, 6).brief, hp.iso('a' * 200).brief, hp.iso(1.5, 2.5).brief, hp.iso(None).brief, hp.iso(b'abc').brief",
+    "brief with names": "hp.iso(tail).brief, hp.iso(len).brief, hp.iso(sys).brief, hp.iso(Order).brief",
+    "brief of several kinds": "without_addresses(hp.iso(5, 'a', []).brief), str(hp.iso(5, 'a').kind)",
+    "brief of many objects": "len(hp.iso(*orders).brief), hp.iso(*map(float, range(9))).brief",
+    "paths into an object": "re.sub('0x[0-9a-f]+', '', str(hp.iso(chain).pathsin)), str(hp.iso(boxes[1]).pathsin)",
+    "paths out of an object": "texts(hp.iso(orders).pathsout, hp.iso(boxes[1]).pathsout)",
+    "order of paths": "[tail(line) for line in str(hp.iso(*orders).sp).splitlines()]",
+    "values of floats by id": "hp.iso(1.5, 2.25).byid, hp.iso(b'x', b'yy').byid, hp.iso(sys, re).byid, hp.iso(2.5, 'b').byid",
+    "long text by id": "hp.iso('x' * 100, 'ab').byid",
+    "immediate dominators": "[row.name for row in hp.iso(orders[3]).imdom.partition.get_rows()], hp.iso(orders[1]).imdom.theone is orders",
+    "pattern of dominators": "without_addresses(hp.iso(orders[3]).get_rp(imdom=True, depth=1))",
+    "pattern by type in depth": "[row.partition(':')[0] for row in str(hp.iso(orders[3]).get_rp(er=hp.Type)).splitlines()]",
+    "table of unreachable objects": "type(hp.heapu()).__name__, hp.heapu().kindheader, hp.heapu(rma=0, abs=1).count >= 0",
+    "reference point": "[hp.setref(None, hp.heapu()), hp.setrelheapu(hp.heapu()), hp.setrelheapu()][0]",
+    "tables of first kinds": "hp.iso(5, 'a', []).by(hp.findex(hp.Type(int), hp.Type(str))), hp.iso(5, 6, 'a').by(hp.Type(int).biper)",
+    "table of both relations": "hp.iso(5, 6, 'a').by(hp.Type & hp.Size)",
+    "kind contains": "5 in hp.Type(int), orders[0] in hp.Type(int), orders[0] in hp.Clodo(Order)",
+    "equal sets": "hash(hp.iso(*orders)) == hash(hp.iso(*orders)), hp.iso(*orders) == hp.iso(*orders)",
+    "classifier of a set": "len(hp.iso(5, 6, er=hp.Type)), len(hp.idset([5, 6], er=hp.Size))",
+    "rows after the last of a set": "str(hp.iso(5).more), hp.iso(5).more.count, str(hp.iso(5).stat.more)",
+    "rows after the last of a difference": "str((hp.iso(5, 'a').stat - hp.iso(5).stat).more), hp.iso(5).stat - hp.iso(6).stat",
+    "dumped tables": "dumped(hp.iso(5, 'a').stat, hp.iso(5).stat)",
+    "dumped difference": "dumped(hp.iso(5, 'a').stat - hp.iso(5).stat)",
+    "modules of the root": "hp.Root.i0_modules is sys.modules, type(Root().guppy.hpy()) is type(hp)",
+    "numbers as bit sets": "guppy.sets.immbitset(7), guppy.sets.immbitset([0, 1]) & 1, guppy.sets.immbit(3) | 5",
     "disjoint": "hp.iso(5).disjoint(hp.iso(6)), hp.iso(5).disjoint(hp.iso(5))",
 }
 
@@ -119,6 +144,15 @@ def without_addresses(text):
 
 def texts(*kinds):
     return [str(kind) for kind in kinds]
+
+def dumped(*stats):
+    import io
+    file = io.StringIO()
+    for stat in stats:
+        stat.dump(file)
+    file.seek(0)
+    text = re.sub("timemade: .*", "", file.getvalue())
+    return text, [str(hp.load(file)) for _ in stats]
 
 def fails(function):
     try:

@@ -213,3 +213,33 @@ def test_only_requested_modules_are_replaced(tmp_path: Path) -> None:
     assert python("-c", code, cwd=tmp_path, HEAPTIDE_COMPAT="memray").stdout == "False\n"
     done = python("-c", code, cwd=tmp_path, HEAPTIDE_COMPAT="scalpel")
     assert done.stdout == "True\n" and "no front end for 'scalpel'" in done.stderr
+
+
+def test_records_are_those_of_the_list_of_events(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        "import mmap\n"
+        "held = [bytearray(5000 + number) for number in range(50)]\n"
+        "del held[::2]\n"
+        "mmap.mmap(-1, 1 << 20).close()\n"
+    )
+    heaptide("run", "-q", "--objects", "-o", "job.tide", "job.py", cwd=tmp_path)
+    lines = heaptide("transform", "events", "-o", "-", "job.tide", cwd=tmp_path).stdout.splitlines()
+    expected = []
+    of_python = set()
+    for kind, *fields in (line.split("\t") for line in lines):
+        if kind == "alloc":
+            allocator = memray.AllocatorType[fields[4]] if fields[4] != "MMAP_FILE" else memray.AllocatorType.MMAP
+            if allocator.name.startswith("PYMALLOC"):
+                of_python.add(fields[2])
+            expected.append((int(fields[2]), int(fields[3]), allocator))
+        elif kind == "free":
+            allocator = memray.AllocatorType.PYMALLOC_FREE if fields[2] in of_python else memray.AllocatorType.FREE
+            of_python.discard(fields[2])
+            expected.append((int(fields[2]), 0, allocator))
+        elif kind == "unmap":
+            expected.append((int(fields[2]), int(fields[3]), memray.AllocatorType.MUNMAP))
+    records = list(memray.FileReader(tmp_path / "job.tide").get_allocation_records())
+    assert [(each.address, each.size, each.allocator) for each in records] == expected
+    assert {memray.AllocatorType.PYMALLOC_FREE, memray.AllocatorType.FREE, memray.AllocatorType.MUNMAP} <= {
+        each.allocator for each in records
+    }

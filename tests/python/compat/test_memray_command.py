@@ -76,7 +76,7 @@ def test_messages_and_exit_codes_are_memrays(folder: Path) -> None:
         (["run", "bad.py"], 1, "Only valid Python files or commands can be executed under memray"),
         (["run", "-m", "no_such_module"], 1, "memray: No module named no_such_module"),
         (["run", "-o", "missing/x.bin", "jobs/job.py"], 1, "Could not create output file missing/x.bin"),
-        (["run", "-o", "junk.bin", "jobs/job.py"], 1, "Could not create output file junk.bin: File exists"),
+        (["run", "-o", "junk.bin", "jobs/job.py"], 1, "Output file junk.bin already exists."),
         (["run", "--live-port", "5000", "jobs/job.py"], 2, "The --live-port argument requires --live-remote"),
         (["run", "--live", "--follow-fork", "jobs/job.py"], 2, "--follow-fork cannot be used with the live TUI"),
         (["flamegraph", "nofile.bin"], 1, "No such file: nofile.bin"),
@@ -262,3 +262,43 @@ def test_live_remote_waits_for_a_view_and_live_shows_the_program(folder: Path) -
         assert f"process {process.pid}" in shown
         assert process.communicate()[0] == "" and process.returncode == 0
     assert "Connection refused" in memray("live", port, cwd=folder, code=1).stderr
+
+
+def test_existing_capture_is_refused_in_memrays_words(folder: Path) -> None:
+    (folder / "out.bin").write_text("kept")
+    done = memray("run", "-o", "out.bin", "jobs/job.py", cwd=folder, code=1)
+    assert "Output file out.bin already exists. Memray can overwrite it with the --force CLI argument" in done.stderr
+    assert (folder / "out.bin").read_text() == "kept"
+
+
+def test_closed_output_keeps_the_exit_code_of_the_program(folder: Path) -> None:
+    (folder / "job.py").write_text("import sys; sys.stdin.read(); sys.exit(3)")
+    command = [sys.executable, "-m", "memray", "run", "-o", "out.bin", "job.py"]
+    with subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 3
+
+
+def test_attaching_to_a_missing_process_names_the_reason(folder: Path) -> None:
+    for words in (["attach", "4194305"], ["attach", "-o", "out.bin", "4194305"]):
+        assert "The given process ID does not exist." in memray(*words, cwd=folder, code=1).stderr
+
+
+def test_temporary_allocations_of_an_aggregated_capture_are_refused(folder: Path) -> None:
+    memray("run", "-q", "--aggregate", "-o", "out.bin", "jobs/job.py", cwd=folder)
+    for words in (["flamegraph"], ["table"], ["summary"], ["tree"], ["transform", "csv"]):
+        done = memray(*words, "--temporary-allocations", "out.bin", cwd=folder, code=1)
+        assert "was recorded with --aggregate" in done.stderr
+    memray("table", "--leaks", "out.bin", cwd=folder)

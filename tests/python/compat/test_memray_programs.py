@@ -204,6 +204,24 @@ PROGRAMS = {
             except NotImplementedError as error:
                 print(get, "raises", type(error).__name__)
     """,
+    "files that are no captures": """
+        open("junk.bin", "w").write("junk" * 100)
+        open("empty.bin", "w").close()
+        for name in ("junk.bin", "empty.bin", os.devnull, ".", "missing.bin"):
+            try:
+                memray.FileReader(name)
+            except OSError as error:
+                print(name, str(error).partition(".:")[0])
+    """,
+    "output of main in a stream": """
+        import contextlib, io
+        from memray.commands import main
+        for words in (["stats", "out.bin"], ["summary", "out.bin"], ["transform", "csv", "out.bin"]):
+            stream = io.StringIO()
+            with contextlib.redirect_stdout(stream):
+                code = main(words)
+            print(code, len(stream.getvalue()) > 10, "leaf" in stream.getvalue())
+    """,
     "problems": """
         def attempt(action):
             try:

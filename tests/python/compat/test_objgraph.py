@@ -52,6 +52,21 @@ PROGRAMS = {
         gc.collect()
         print(objgraph.count("str"), objgraph.by_type("int"), objgraph.at(id("text")))
     """,
+    "leaking objects of a list": """
+        print(objgraph.get_leaking_objects(orders), objgraph.get_leaking_objects([5]))
+    """,
+    "new IDs of a type without new objects": """
+        objgraph.get_new_ids(limit=0)
+        print(objgraph.get_new_ids(limit=0)["Missing"])
+    """,
+    "drawing leaves instances as they are": """
+        class Empty:
+            pass
+        held = [Empty()]
+        before = len(gc.get_referents(held[0]))
+        objgraph.show_refs([held], output=io.StringIO(), max_depth=2)
+        print(len(gc.get_referents(held[0])) - before)
+    """,
     "growth": """
         objgraph.growth(limit=None)
         kept = [Order(number) for number in range(5)]

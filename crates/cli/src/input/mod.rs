@@ -104,7 +104,23 @@ pub(crate) fn session_with(matches: &ArgMatches, request: Request) -> Result<Ses
     if asks_for_time || asks_for_totals {
         check_totals(&session)?;
     }
+    if metrics::measure(matches) == Measure::Temporary {
+        check_lifetimes(&session)?;
+    }
     Ok(session)
+}
+
+/// Refuses bounded captures: their sums do not say how long a block lived.
+fn check_lifetimes(session: &Session) -> Result<(), Failure> {
+    let mut processes = session.processes.iter();
+    match processes.find(|process| process.header.mode.aggregate) {
+        None => Ok(()),
+        Some(process) => Err(Failure::failed(format!(
+            "{} was recorded with --aggregate and does not tell temporary allocations from others: \
+             record without --aggregate, or omit --temporary-allocations",
+            process.path.display()
+        ))),
+    }
 }
 
 /// Refuses captures that only contain the peak and the leaked blocks.

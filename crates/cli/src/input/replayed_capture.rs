@@ -95,7 +95,21 @@ pub(crate) enum Step {
 
 /// `heaptide transform events`: writes all events as lines.
 pub(crate) fn write_list(matches: &ArgMatches) -> Result<(), Failure> {
-    let destination = Destination::choose(matches, input::first(matches)?, LIST, "tsv")?;
+    write_steps(matches, LIST, "tsv", &mut |out, step| match step {
+        Some(Step::Event(event)) => transform::events::event(out, event),
+        Some(Step::Resident(sample)) => transform::events::resident(out, sample),
+        None => Ok(()),
+    })
+}
+
+/// Writes the lines, stacks and threads of a capture, calls `write` with `None`, and then with each event.
+pub(crate) fn write_steps(
+    matches: &ArgMatches,
+    format: &str,
+    extension: &str,
+    write: &mut dyn FnMut(&mut dyn Write, Option<Step>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let destination = Destination::choose(matches, input::first(matches)?, format, extension)?;
     let capture = ReplayedCapture::load(matches)?;
     if !capture.has_events() {
         return Err(Failure::failed(
@@ -111,10 +125,8 @@ pub(crate) fn write_list(matches: &ArgMatches) -> Result<(), Failure> {
     });
     let written = output.write(|out: &mut dyn Write| {
         transform::events::preface(out, &capture.model, threads)?;
-        match capture.replay(&mut |step| match step {
-            Step::Event(event) => transform::events::event(out, event),
-            Step::Resident(sample) => transform::events::resident(out, sample),
-        }) {
+        write(out, None)?;
+        match capture.replay(&mut |step| write(out, Some(step))) {
             Ok(written) => written,
             Err(_) => Err(io::ErrorKind::NotFound.into()),
         }

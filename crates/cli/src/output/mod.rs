@@ -6,6 +6,7 @@
 pub(crate) mod color;
 pub(crate) mod destination;
 pub(crate) mod memray_capture;
+pub(crate) mod packed_events;
 pub(crate) mod progress;
 pub(crate) mod run_summary;
 pub(crate) mod timeline_file;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from heaptide.inspection.heapy import Heapy
+from heaptide.inspection.heapy import Heapy, hpy
 
 
 class _Heapy:
@@ -27,6 +27,7 @@ class _Guppy:
         self.heapy = _Heapy()
         self.sets = sets
         self.Root = Root
+        self.hpy = hpy
 
     def __repr__(self) -> str:
         return "<guppy on Heaptide: heapy, sets, Root>"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from heaptide.compat.memray.capture_data import StackNumbers, output, rows
+from heaptide.compat.memray.capture_data import StackNumbers, summed_records
 from heaptide.compat.memray.destinations import SocketDestination
-from heaptide.compat.memray.records import ALLOCATORS, AllocationRecord, AllocatorType
+from heaptide.compat.memray.records import AllocationRecord
 
 if TYPE_CHECKING:
     import socket
@@ -149,18 +149,8 @@ class SocketReader:
         """Return the records of memory that is allocated now."""
         if self._socket is None:
             raise RuntimeError("The reader is not connected: use it in a with statement")
-        merged: dict[Any, AllocationRecord] = {}
         path = f"/proc/{os.getpid()}/fd/{self._file}"
-        for row in rows(output("transform", "csv", "-o", "-", "--leaks", "--", path)):
-            tid, thread = int(row["tid"]), row["thread_name"]
-            allocator = ALLOCATORS.get(row["allocator"], int(AllocatorType.MALLOC))
-            key = (None if merge_threads else tid, allocator, row["stack_trace"])
-            if key not in merged:
-                trace = self._stacks.trace(row["stack_trace"], row.get("frame_kinds") or "")
-                merged[key] = AllocationRecord(tid, 0, 0, allocator, 0, thread, trace)
-            merged[key].size += int(row["size"])
-            merged[key].n_allocations += int(row["num_allocations"])
-        return iter(merged.values())
+        return summed_records(path, self._stacks, merge_threads, "--leaks")
 
 
 def greeting_of(connection: socket.socket) -> dict[str, Any]:

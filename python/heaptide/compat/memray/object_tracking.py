@@ -14,23 +14,23 @@ from collections.abc import Iterable
 from typing import Any
 
 from heaptide.compat.memray.capture_data import EventList, StackNumbers
-from heaptide.compat.memray.records import TrackedObjectRecord
+from heaptide.compat.memray.records import AllocatorType, TrackedObjectRecord
 
 
 class _LiveBlocks:
     """The blocks that were live at the end, by address."""
 
     def __init__(self, events: EventList) -> None:
-        live: dict[int, tuple[int, str, str]] = {}
-        for fields in events:
-            if fields[0] == "alloc":
-                live[int(fields[3])] = int(fields[4]), fields[2], fields[6]
-            elif fields[0] == "free":
-                live.pop(int(fields[3]), None)
+        live: dict[int, tuple[int, int, int]] = {}
+        for address, size, stack, thread, _, allocator, _, _ in events:
+            if allocator in (AllocatorType.FREE, AllocatorType.PYMALLOC_FREE):
+                live.pop(address, None)
+            elif allocator and allocator != AllocatorType.MUNMAP:
+                live[address] = size, thread, stack
         self._addresses = sorted(live)
         self._live = live
 
-    def find(self, address: int) -> tuple[int, str, str] | None:
+    def find(self, address: int) -> tuple[int, int, int] | None:
         """Return size, thread and stack of the block that contains an address."""
         at = bisect_right(self._addresses, address) - 1
         if at < 0:

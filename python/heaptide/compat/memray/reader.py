@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import bisect
 import datetime
+import itertools
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from heaptide.compat.memray import temporal
-from heaptide.compat.memray.capture_data import EventList, StackNumbers, output, rows, series
+from heaptide.compat.memray.capture_data import EventList, StackNumbers, output, series, summed_records
 from heaptide.compat.memray.records import (
-    ALLOCATORS,
     AllocationRecord,
-    AllocatorType,
     FileFormat,
     MemorySnapshot,
     Metadata,
@@ -37,8 +37,9 @@ class FileReader:
         self, file_name: str | os.PathLike[str], *, report_progress: bool = False, max_memory_records: int = 10000
     ) -> None:
         self._path = os.path.abspath(file_name)
-        if not os.path.exists(self._path):
-            raise OSError(f"Could not open file {os.fspath(file_name)}: No such file or directory")
+        if os.path.isdir(self._path) or not os.path.exists(self._path):
+            reason = "Is a directory" if os.path.isdir(self._path) else "No such file or directory"
+            raise OSError(f"Could not open file {os.fspath(file_name)}: {reason}")
         self._max_memory_records = max(1, max_memory_records)
         self._is_closed = False
         self._stacks = StackNumbers()
@@ -62,7 +63,8 @@ class FileReader:
     def get_allocation_records(self) -> Iterator[AllocationRecord]:
         """Return every allocation and free, in order."""
         events = self._events("get all allocations from")
-        return self._event_records(events)
+        # Samples of the resident size have no allocator.
+        return map(AllocationRecord, filter(operator.itemgetter(5), events), itertools.repeat(events))
 
     def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
         """Return the records of memory that was allocated at the peak."""
@@ -140,43 +142,6 @@ class FileReader:
             raise NotImplementedError(f"Can't {purpose} a pre-aggregated capture file.")
         return EventList(self._path, self._stacks)
 
-    def _event_records(self, events: EventList) -> Iterator[AllocationRecord]:
-        free, python_free = int(AllocatorType.FREE), int(AllocatorType.PYMALLOC_FREE)
-        unmap = int(AllocatorType.MUNMAP)
-        of_python: set[int] = set()
-        nothing = events.trace("-")
-        for fields in events:
-            kind = fields[0]
-            if kind == "rss":
-                continue
-            tid, name = events.threads.get(fields[2], (int(fields[2]), ""))
-            address = int(fields[3])
-            if kind == "alloc":
-                allocator = ALLOCATORS.get(fields[5], int(AllocatorType.MALLOC))
-                if allocator <= AllocatorType.PYMALLOC_REALLOC:
-                    of_python.add(address)
-                yield AllocationRecord(tid, address, int(fields[4]), allocator, 1, name, events.trace(fields[6]))
-            elif kind == "free":
-                allocator = python_free if address in of_python else free
-                of_python.discard(address)
-                yield AllocationRecord(tid, address, 0, allocator, 1, name, nothing)
-            else:
-                yield AllocationRecord(tid, address, int(fields[4]), unmap, 1, name, nothing)
-
     def _records(self, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
         self._check_open()
-        merged: dict[Any, AllocationRecord] = {}
-        text = output("transform", "csv", "-o", "-", *options, "--", self._path)
-        for row in rows(text):
-            stack = row["stack_trace"]
-            tid, thread = int(row["tid"]), row["thread_name"]
-            allocator = ALLOCATORS.get(row["allocator"], int(AllocatorType.MALLOC))
-            # A merged record names one of its threads, as memray's does.
-            key = (None if merge_threads else tid, allocator, stack)
-            record = merged.get(key)
-            if record is None:
-                trace = self._stacks.trace(stack, row.get("frame_kinds") or "")
-                record = merged[key] = AllocationRecord(tid, 0, 0, allocator, 0, thread, trace)
-            record.size += int(row["size"])
-            record.n_allocations += int(row["num_allocations"])
-        return iter(merged.values())
+        return summed_records(self._path, self._stacks, merge_threads, *options)

@@ -6,7 +6,7 @@ import datetime
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 Frame = tuple[str, str, int]
 
@@ -31,8 +31,9 @@ class AllocatorType(enum.IntEnum):
     MUNMAP = 15
 
 
+FREES = frozenset((int(AllocatorType.PYMALLOC_FREE), int(AllocatorType.FREE), int(AllocatorType.MUNMAP)))
 # Records of these refuse to return a stack. Those of PYMALLOC_FREE have an empty one.
-WITHOUT_STACK = frozenset((AllocatorType.FREE, AllocatorType.MUNMAP))
+WITHOUT_STACK = frozenset((int(AllocatorType.FREE), int(AllocatorType.MUNMAP)))
 # Functions that memray does not distinguish.
 ALLOCATORS = {
     **{name: int(member) for name, member in AllocatorType.__members__.items()},
@@ -102,31 +103,45 @@ class Metadata:
     file_format: FileFormat
 
 
+# Deeper stacks are resolved again whenever they are read: a thousand of them have millions of frames.
+_MAX_KEPT = 100
+
+
 class Trace:
-    """The call stack of a record, resolved when it is read: a thousand deep stacks have millions of frames."""
+    """The call stack of a record, resolved when it is read."""
+
+    __slots__ = ("_kept", "_resolve", "stack_id")
 
     def __init__(self, stack_id: int, resolve: Callable[[], tuple[list[Frame], str]]) -> None:
         self.stack_id = stack_id
         # Returns the frames, innermost first, and a letter for each: n for native, p for Python.
         self._resolve = resolve
+        # The frames by the letters that were asked for.
+        self._kept: dict[str, list[Frame]] = {}
 
     def frames(self, wanted: str, max_stacks: int | None) -> list[Frame]:
         """Return the innermost frames whose letter is in `wanted`."""
-        frames, kinds = self._resolve()
-        found = frames if wanted == "np" else [at for at, kind in zip(frames, kinds, strict=True) if kind in wanted]
+        found = self._kept.get(wanted)
+        if found is None:
+            frames, kinds = self._resolve()
+            found = frames if wanted == "np" else [at for at, kind in zip(frames, kinds, strict=True) if kind in wanted]
+            if len(frames) <= _MAX_KEPT:
+                self._kept[wanted] = found
         return found[:max_stacks]
 
 
 class _Traced:
     """The common part of all records with a call stack."""
 
-    tid: int
-    allocator: int
-    thread_name: str
+    __slots__ = ()
+
     # Native frames are part of the one stack, so there is no separate number for them.
     native_stack_id = 0
     native_segment_generation = 0
-    _trace: Trace
+
+    @property
+    def _trace(self) -> Trace:
+        raise NotImplementedError
 
     @property
     def stack_id(self) -> int:
@@ -149,19 +164,75 @@ class _Traced:
         return self._trace.frames(wanted, max_stacks)
 
 
-class AllocationRecord(_Traced):
-    """One allocation or free, or the sum of the blocks that one thread allocated at one site."""
+class Source(Protocol):
+    """What the fields of a record refer to."""
 
-    def __init__(
-        self, tid: int, address: int, size: int, allocator: int, n_allocations: int, thread_name: str, trace: Trace
-    ) -> None:
-        self.tid = tid
-        self.address = address
-        self.size = size
-        self.allocator = allocator
-        self.n_allocations = n_allocations
-        self.thread_name = thread_name
-        self._trace = trace
+    # By the number of a thread in fields: its ID and its name.
+    threads: dict[int, tuple[int, str]]
+
+    def trace(self, stack: Any) -> Trace:
+        """Return a call stack."""
+
+
+# Address, bytes, stack, thread, milliseconds, allocator, number of blocks, whether it is a mapping of a file.
+Fields = tuple[int, int, Any, int, int, int, int, int]
+
+
+class AllocationRecord(_Traced):
+    """One allocation or free, or the sum of the blocks that one thread allocated at one site.
+
+    A capture has millions of them: a record is the tuple from the capture, and its attributes are computed when read.
+    """
+
+    __slots__ = ("_fields", "_source")
+
+    def __init__(self, fields: Fields, source: Source) -> None:
+        self._fields = fields
+        self._source = source
+
+    @property
+    def tid(self) -> int:
+        """The ID of the thread."""
+        return self._thread[0]
+
+    @property
+    def thread_name(self) -> str:
+        """The name of the thread."""
+        return self._thread[1]
+
+    @property
+    def _thread(self) -> tuple[int, str]:
+        number = self._fields[3]
+        return self._source.threads.get(number, (number, ""))
+
+    @property
+    def address(self) -> int:
+        """The address of the block; 0 in a sum."""
+        return self._fields[0]
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self._fields[1]
+
+    @property
+    def allocator(self) -> int:
+        """The number of the function: see :class:`AllocatorType`."""
+        return self._fields[5]
+
+    @property
+    def n_allocations(self) -> int:
+        """Number of blocks."""
+        return self._fields[6]
+
+    @property
+    def _trace(self) -> Trace:
+        return self._source.trace(self._fields[2])
+
+    @property
+    def stack_id(self) -> int:
+        """The number of the call stack, the same for all records of a reader with that stack."""
+        return self._source.trace(self._fields[2]).stack_id
 
     def _key(self) -> tuple[int, ...]:
         return self.tid, self.address, self.size, self.allocator, self.stack_id, self.n_allocations
@@ -175,9 +246,9 @@ class AllocationRecord(_Traced):
         return hash(self._key())
 
     def _frames(self, wanted: str, max_stacks: int | None) -> list[Frame]:
-        if self.allocator in WITHOUT_STACK:
+        if self._fields[5] in WITHOUT_STACK:
             raise NotImplementedError("Stack traces for deallocations aren't captured.")
-        return super()._frames(wanted, max_stacks)
+        return self._source.trace(self._fields[2]).frames(wanted, max_stacks)
 
     def __repr__(self) -> str:
         return (
@@ -203,8 +274,12 @@ class TemporalAllocationRecord(_Traced):
         self.tid = tid
         self.allocator = allocator
         self.thread_name = thread_name
-        self._trace = trace
+        self._stack = trace
         self.intervals = intervals
+
+    @property
+    def _trace(self) -> Trace:
+        return self._stack
 
     def __eq__(self, other: object) -> Any:
         if isinstance(other, TemporalAllocationRecord):
@@ -227,7 +302,11 @@ class TrackedObjectRecord(_Traced):
         self.is_created = is_created
         self.thread_name = thread_name
         self.native_frame_id = 0
-        self._trace = trace
+        self._stack = trace
+
+    @property
+    def _trace(self) -> Trace:
+        return self._stack
 
     @property
     def frame_index(self) -> int:

@@ -11,7 +11,7 @@ from typing import Any
 
 from heaptide.compat.memray.capture_data import EventList, StackNumbers, output
 from heaptide.compat.memray.reader import FileReader
-from heaptide.compat.memray.records import FileFormat, Frame, Metadata
+from heaptide.compat.memray.records import FREES, FileFormat, Frame, Metadata
 
 
 @dataclass
@@ -40,7 +40,7 @@ def compute_statistics(
     path = os.path.abspath(file_name)
     numbers = json.loads(output("stats", "--json", "-n", str(num_largest), "--", path))
     events = EventList(path, StackNumbers())
-    sizes = Counter(int(fields[4]) for fields in events if fields[0] == "alloc")
+    sizes = Counter(size for _, size, _, _, _, allocator, _, _ in events if allocator and allocator not in FREES)
     return Stats(
         reader.metadata,
         numbers["total_num_allocations"],

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from heaptide.compat.memray.capture_data import EventList
-from heaptide.compat.memray.records import ALLOCATORS, AllocatorType, Interval, TemporalAllocationRecord, Trace
+from heaptide.compat.memray.records import FREES, AllocatorType, Interval, TemporalAllocationRecord, Trace
 
 T = TypeVar("T")
+
+# Thread, allocator and stack.
+Site = tuple[int, int, int]
 
 
 def thinned(items: list[T], limit: int) -> list[T]:
@@ -22,7 +25,7 @@ def thinned(items: list[T], limit: int) -> list[T]:
 class _Block(NamedTuple):
     """A block's site, and the numbers of the events at which it was allocated and freed."""
 
-    site: tuple[int, int, str]
+    site: Site
     birth: int
     death: int | None
     size: int
@@ -34,45 +37,42 @@ class _Lives:
 
     def __init__(self, events: EventList, max_snapshots: int, merge_threads: bool) -> None:
         self.blocks: list[_Block] = []
-        self.traces: dict[str, Trace] = {}
+        self.traces: dict[int, Trace] = {}
         # By ID: its name. With merged threads, a site has the ID of its first thread.
         self.threads: dict[int, str] = {}
-        self.merged: dict[tuple[int, str], int] = {}
+        self.merged: dict[tuple[int, int], int] = {}
         self.n_events = 0
         snapshots: list[int] = []
         self.steps: list[int] = []
-        live: dict[int, list[tuple[tuple[int, int, str], int, int]]] = {}
-        mapped: dict[int, tuple[tuple[int, int, str], int, int]] = {}
-        for fields in events:
-            if fields[0] == "rss":
+        live: dict[int, list[tuple[Site, int, int]]] = {}
+        mapped: dict[int, tuple[Site, int, int]] = {}
+        for address, size, stack, thread, _, allocator, _, is_file in events:
+            if not allocator:
                 snapshots.append(self.n_events)
                 continue
             change = 0
-            address = int(fields[3])
-            if fields[0] == "alloc":
-                tid, name = events.threads.get(fields[2], (int(fields[2]), ""))
+            if allocator == AllocatorType.MUNMAP:
+                change = -sum(self._unmap(mapped, address, size))
+            elif allocator in FREES:
+                entries = live.get(address)
+                if entries:
+                    site, birth, freed = entries.pop()
+                    self._end(site, birth, freed, 1)
+                    change = -freed
+                    if not entries:
+                        del live[address]
+            else:
+                tid, name = events.threads.get(thread, (thread, ""))
                 self.threads[tid] = name
-                allocator = ALLOCATORS.get(fields[5], int(AllocatorType.MALLOC))
-                change = 0 if fields[5] == "MMAP_FILE" else int(fields[4])
-                self.traces.setdefault(fields[6], events.trace(fields[6]))
+                change = 0 if is_file else size
+                self.traces.setdefault(stack, events.trace(stack))
                 if merge_threads:
-                    tid = self.merged.setdefault((allocator, fields[6]), tid)
-                site = (tid, allocator, fields[6])
-                entry = (site, self.n_events, change)
+                    tid = self.merged.setdefault((allocator, stack), tid)
+                entry = ((tid, allocator, stack), self.n_events, change)
                 if allocator == AllocatorType.MMAP:
                     mapped[address] = entry
                 else:
                     live.setdefault(address, []).append(entry)
-            elif fields[0] == "free":
-                entries = live.get(address)
-                if entries:
-                    site, birth, size = entries.pop()
-                    self._end(site, birth, size, 1)
-                    change = -size
-                    if not entries:
-                        del live[address]
-            else:
-                change = -sum(self._unmap(mapped, address, int(fields[4])))
             self.steps.append(change)
             self.n_events += 1
         for entries in live.values():
@@ -80,7 +80,7 @@ class _Lives:
         self.blocks += [_Block(site, birth, None, size, 1) for site, birth, size in mapped.values()]
         self.snapshots = thinned(snapshots, max_snapshots)
 
-    def _end(self, site: tuple[int, int, str], birth: int, size: int, count: int) -> None:
+    def _end(self, site: Site, birth: int, size: int, count: int) -> None:
         self.blocks.append(_Block(site, birth, self.n_events, size, count))
 
     def _unmap(self, mapped: dict[int, Any], start: int, length: int) -> Iterator[int]:
@@ -97,7 +97,7 @@ class _Lives:
             self._end(site, birth, released, 0 if before or after else 1)
             yield released
 
-    def records(self, intervals: dict[tuple[int, int, str], dict[Any, Interval]]) -> list[TemporalAllocationRecord]:
+    def records(self, intervals: dict[Site, dict[Any, Interval]]) -> list[TemporalAllocationRecord]:
         """Return a record for each site with intervals."""
         return [
             TemporalAllocationRecord(
@@ -110,7 +110,7 @@ class _Lives:
 def lifetimes(events: EventList, max_snapshots: int, merge_threads: bool) -> list[TemporalAllocationRecord]:
     """Return the sites with the snapshots between which their blocks lived, without blocks that saw no snapshot."""
     lives = _Lives(events, max_snapshots, merge_threads)
-    intervals: dict[tuple[int, int, str], dict[Any, Interval]] = {}
+    intervals: dict[Site, dict[Any, Interval]] = {}
     for block in lives.blocks:
         first = bisect_left(lives.snapshots, block.birth + 1)
         last = None if block.death is None else bisect_left(lives.snapshots, block.death + 1)
@@ -137,7 +137,7 @@ def high_water_marks(
             at += 1
         moments.append(moment)
         peaks.append(peak)
-    intervals: dict[tuple[int, int, str], dict[Any, Interval]] = {}
+    intervals: dict[Site, dict[Any, Interval]] = {}
     for block in lives.blocks:
         first = bisect_left(moments, block.birth)
         last = len(moments) if block.death is None else bisect_left(moments, block.death)
@@ -146,9 +146,7 @@ def high_water_marks(
     return lives.records(intervals), peaks
 
 
-def _add(
-    intervals: dict[tuple[int, int, str], dict[Any, Interval]], block: _Block, first: int, last: int | None
-) -> None:
+def _add(intervals: dict[Site, dict[Any, Interval]], block: _Block, first: int, last: int | None) -> None:
     of_site = intervals.setdefault(block.site, {})
     interval = of_site.setdefault((first, last), Interval(first, last, 0, 0))
     interval.n_allocations += block.n_blocks

@@ -11,7 +11,7 @@ use crate::input::replayed_capture;
 use crate::options::filters;
 use crate::options::metrics;
 use crate::output::destination::{self, Destination};
-use crate::output::memray_capture;
+use crate::output::{memray_capture, packed_events};
 
 pub(crate) fn arguments() -> Command {
     Command::new("transform")
@@ -48,7 +48,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_or("", String::as_str);
     let measure = metrics::measure(matches);
     let memray = memray_capture::format_named(name);
-    if memray.is_some() || name == replayed_capture::LIST {
+    if memray.is_some() || [replayed_capture::LIST, packed_events::NAME].contains(&name) {
         if measure != Measure::Peak {
             return Err(Failure::Usage(format!(
                 "{name} holds all blocks: omit --leaks, --total and --temporary-allocations"
@@ -56,6 +56,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         return match memray {
             Some(format) => memray_capture::write(matches, name, format),
+            None if name == packed_events::NAME => packed_events::write(matches),
             None => replayed_capture::write_list(matches),
         };
     }

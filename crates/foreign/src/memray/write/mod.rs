@@ -144,7 +144,7 @@ fn code_of(line: usize) -> u64 {
 }
 
 /// memray's number of an allocating function. It has fewer functions than Heaptide.
-fn function(allocator: Allocator) -> u8 {
+pub fn function(allocator: Allocator) -> u8 {
     match allocator {
         Allocator::PymallocMalloc => 2,
         Allocator::PymallocCalloc => 3,

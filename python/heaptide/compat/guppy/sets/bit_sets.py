@@ -6,6 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
+def _bits_of(number: int) -> set[int]:
+    return {bit for bit in range(number.bit_length()) if number >> bit & 1}
+
+
+def _as_set(other: BitSet | int) -> BitSet:
+    return other if isinstance(other, BitSet) else BitSet(other)
+
+
 class BitSet:
     """A set of numbers: the given ones, or all others if it is a complement."""
 
@@ -18,13 +26,16 @@ class BitSet:
             self._bits = set(bits._bits)
             self._is_complement = bits._is_complement
         else:
-            self._bits = {bits} if isinstance(bits, int) else set(bits)
-            self._is_complement = is_complement
+            # A number is the set of its bits.
+            is_number = isinstance(bits, int)
+            self._is_complement = is_complement != (is_number and bits < 0)
+            self._bits = _bits_of(~bits if bits < 0 else bits) if is_number else set(bits)
 
     def _made(self, bits: set[int], is_complement: bool) -> Any:
         return type(self)(bits, is_complement)
 
-    def __and__(self, other: BitSet) -> Any:
+    def __and__(self, other: BitSet | int) -> Any:
+        other = _as_set(other)
         if self._is_complement and other._is_complement:
             return self._made(self._bits | other._bits, True)
         if self._is_complement:
@@ -36,14 +47,18 @@ class BitSet:
     def __invert__(self) -> Any:
         return self._made(self._bits, not self._is_complement)
 
-    def __or__(self, other: BitSet) -> Any:
-        return ~(~self & ~other)
+    def __or__(self, other: BitSet | int) -> Any:
+        return ~(~self & ~_as_set(other))
 
-    def __sub__(self, other: BitSet) -> Any:
-        return self & ~other
+    def __sub__(self, other: BitSet | int) -> Any:
+        return self & ~_as_set(other)
 
-    def __xor__(self, other: BitSet) -> Any:
-        return (self - other) | (other - self)
+    def __xor__(self, other: BitSet | int) -> Any:
+        return (self - other) | (_as_set(other) - self)
+
+    __rand__ = __and__
+    __ror__ = __or__
+    __rxor__ = __xor__
 
     def __contains__(self, bit: int) -> bool:
         return (bit in self._bits) != self._is_complement

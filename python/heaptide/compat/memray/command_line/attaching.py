@@ -19,6 +19,9 @@ def attach(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Attach to a process: into a file, or with a live view."""
     if options.aggregate and not options.output:
         parser.error("Can't use aggregated mode without an output file.")
+    if not os.path.exists(f"/proc/{options.pid}"):
+        text = "Failed to attach a debugger to the process.\nThe given process ID does not exist."
+        raise MemrayCommandError(text, exit_code=1)
     words = ["attach", *["--native"] * options.native]
     words += ["--trace-python-allocators"] * options.trace_python_allocators
     words += ["--aggregate"] * options.aggregate

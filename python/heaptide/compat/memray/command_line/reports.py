@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from heaptide import _native
+from heaptide.compat.memray.capture_data import memray_reason
 from heaptide.compat.memray.command_line.parsers import FORMATS
 from heaptide.compat.memray.errors import MemrayCommandError
 
@@ -124,23 +127,38 @@ def _unreadable(options: argparse.Namespace) -> str:
 
 def _report(words: list[str], failure: str) -> int:
     """Run a report of Heaptide. Its message becomes the reason of memray's."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with tempfile.TemporaryFile() as messages:
-        saved = os.dup(2)
-        os.dup2(messages.fileno(), 2)
-        try:
-            code = _code(_native.main(words))
-        finally:
-            os.dup2(saved, 2)
-            os.close(saved)
-        messages.seek(0)
-        text = messages.read().decode(errors="replace")
+    with contextlib.ExitStack() as captured:
+        messages = captured.enter_context(_captured(2))
+        # A notebook, or a caller that collects the output of `main`, replaced it.
+        output = captured.enter_context(_captured(1)) if sys.stdout is not sys.__stdout__ else []
+        code = _code(_native.main(words))
+    sys.stdout.write("".join(output))
+    text = "".join(messages)
     if code != 0:
         lines = text.strip().splitlines() or ["the report failed"]
-        raise MemrayCommandError(f"{failure}\nReason: {lines[-1].removeprefix('heaptide: ')}", exit_code=1)
+        reason = memray_reason(lines[-1].removeprefix("heaptide: "))
+        raise MemrayCommandError(f"{failure}\nReason: {reason}", exit_code=1)
     sys.stderr.write(text)
     return 0
+
+
+@contextlib.contextmanager
+def _captured(descriptor: int) -> Iterator[list[str]]:
+    """Collect what is written to a descriptor; the list has one text after the block."""
+    texts: list[str] = []
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            stream.flush()
+    with tempfile.TemporaryFile() as file:
+        saved = os.dup(descriptor)
+        os.dup2(file.fileno(), descriptor)
+        try:
+            yield texts
+        finally:
+            os.dup2(saved, descriptor)
+            os.close(saved)
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
 
 
 def _code(outcome: object) -> int:

@@ -88,23 +88,35 @@ def _run_into_file(options: argparse.Namespace, words: list[str]) -> int:
         return heaptide([*words, "-q", *["-f"] * options.force, "-o", output, *_program(options)])
     finally:
         if not options.quiet and os.getpid() == pid:
-            print(
-                "[memray] Successfully generated profile results.\n\n"
-                "You can now generate reports from the stored allocation records.\n"
-                "Some example commands to generate reports:\n\n"
-                f"{sys.executable} -m memray flamegraph {output}"
-            )
+            _print_next_steps(output)
+
+
+def _print_next_steps(output: str) -> None:
+    try:
+        print(
+            "[memray] Successfully generated profile results.\n\n"
+            "You can now generate reports from the stored allocation records.\n"
+            "Some example commands to generate reports:\n\n"
+            f"{sys.executable} -m memray flamegraph {output}",
+            flush=True,
+        )
+    except BrokenPipeError:  # the program's exit code counts, whoever reads its output
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _check_output(output: str, force: bool) -> None:
+    if os.path.lexists(output) and not force and output != os.devnull:
+        raise MemrayCommandError(
+            f"Output file {output} already exists. Memray can overwrite it with the --force CLI argument or the "
+            "overwrite=True API argument.",
+            exit_code=1,
+        )
     folder = os.path.dirname(output) or os.curdir
     reason = ""
     if not os.path.isdir(folder):
         reason = "No such file or directory"
     elif not os.access(folder, os.W_OK):
         reason = "Permission denied"
-    elif os.path.lexists(output) and not force and output != os.devnull:
-        reason = "File exists. Use --force to overwrite it"
     if reason:
         raise MemrayCommandError(f"Could not create output file {output}: {reason}", exit_code=1)
 

@@ -1,0 +1,85 @@
+"""heapy's table by identity: a row for each object, with the values of numbers and texts."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from heaptide.inspection.html_tables import N_ROWS
+from heaptide.inspection.renderings import samples
+
+if TYPE_CHECKING:
+    from heaptide._native import HeapPartition, HeapSet
+
+# Values of more objects would take too long.
+_MAX_OBJECTS = 10_000
+# Titles of the column of texts, by kind.
+_REPRESENTED = "Representation (limited)"
+_TITLES = {"float": "Value", "complex": "Value", "type": "Name", "module": "Name"}
+_TITLES.update(dict.fromkeys(("int", "str", "bytes"), _REPRESENTED))
+
+
+class IdentityTable:
+    """A set of this process with a row for each object; the same attributes as `_native.HeapPartition`."""
+
+    __slots__ = ("_rows", "_set", "_texts", "heading")
+
+    def __init__(self, heap_set: HeapSet) -> None:
+        self._set = heap_set
+        described = heap_set.describe()
+        kinds = {kind for _, _, kind, _ in described}
+        texts = samples(heap_set, len(described))
+        if len(kinds) > 1:
+            texts = [f"{kind}: {text}" for (_, _, kind, _), text in zip(described, texts, strict=True)]
+        label = next(iter(kinds)) if len(kinds) == 1 else "mixed"
+        self.heading = "Brief" if len(kinds) > 1 else _TITLES.get(label, "Address")
+        if self.heading == "Address" and all("*" in text for text in texts):
+            self.heading = "Address*Length"
+        # Bytes, text and address, the largest first.
+        rows = ((size, text, address) for (address, size, _, _), text in zip(described, texts, strict=True))
+        self._rows = sorted(rows, key=lambda row: (-row[0], row[1]))
+        plural = "" if len(described) == 1 else "s"
+        total = sum(size for size, _, _ in self._rows)
+        self._texts = f"Set of {len(described)} <{label}> object{plural}. Total size = {total} bytes."
+
+    @staticmethod
+    def suits(heap_set: HeapSet) -> bool:
+        """Return whether the objects can be asked for their values."""
+        return heap_set.view().pid == os.getpid() and 0 < len(heap_set) <= _MAX_OBJECTS
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def rows(self, first: int = 0, limit: int | None = None) -> list[tuple[int, int, str]]:
+        """Return count, bytes and text of each row."""
+        end = None if limit is None else first + limit
+        return [(1, size, text) for size, text, _ in self._rows[first:end]]
+
+    def members(self, row: int) -> HeapSet:
+        """Return the object of a row."""
+        return self.members_between(row, row + 1)
+
+    def members_between(self, first: int, end: int) -> HeapSet:
+        """Return the objects of several rows."""
+        return self._set.view().at([address for *_, address in self._rows[first:end]])
+
+    def table(self, first: int = 0, n_rows: int = N_ROWS) -> str:
+        """Return heapy's table."""
+        total = self._set.bytes or 1
+        end = min(first + n_rows, len(self._rows)) if n_rows else len(self._rows)
+        lines = [] if first else [self._texts]
+        lines.append(f" Index     Size   %   Cumulative  %   {self.heading}")
+        cumulative = sum(size for size, _, _ in self._rows[:first])
+        for index, (size, text, _) in enumerate(self._rows[first:end], first):
+            cumulative += size
+            share, cumulative_share = 100 * size / total, 100 * cumulative / total
+            lines.append(f"{index:6d} {size:8d} {share:5.1f} {cumulative:9d} {cumulative_share:5.1f} {text}")
+        rest = len(self._rows) - end
+        if rest:
+            lines.append(f"<{rest} more row{'s' * (rest > 1)}. Type e.g. '_.more' to view.>")
+        return "\n".join(lines)
+
+
+def divide_by_identity(heap_set: HeapSet) -> HeapPartition | IdentityTable:
+    """Return a set with a row for each object."""
+    return IdentityTable(heap_set) if IdentityTable.suits(heap_set) else heap_set.partition("id")
