@@ -69,8 +69,8 @@ def main() -> int:
         failures += number > budget
         print(f"{what:55} {number:10,.3f}  budget {budget:10,.3f}  {'FAILED' if number > budget else 'ok'}")
 
-    for how in ("block", "calls", "function", "generator"):
-        bare = "plain generator" if how == "generator" else "plain"
+    for how in ("block", "calls", "function", "generator", "async function", "async generator"):
+        bare = f"plain {how}" if how.endswith(("generator", "async function")) else "plain"
         show(f"nothing recorded: instructions of one job ({how})", per_job(how) - per_job(bare), MAX_INSTRUCTIONS)
         calls = system_calls(how, 20_100, 0) - system_calls(how, 100, 0)
         # The allocator may ask the kernel for memory now and then.

@@ -1,9 +1,10 @@
 """Runs small jobs: jobs.py HOW N_JOBS SIZE. SIZE 0 makes jobs that do nothing.
 
-HOW is plain or plain generator (no marks), block, calls (of begin and end), function (decorated)
-or generator (decorated, one step).
+HOW is block, calls (of begin and end), or a decorated function: function, generator, async function or async generator.
+Generators have one step. With "plain" before it, or plain alone, there are no marks.
 """
 
+import contextlib
 import json
 import sys
 
@@ -26,32 +27,62 @@ def steps():
     yield work()
 
 
-if not how.startswith("plain"):
+async def work_async():
+    """Work in a coroutine."""
+    return work()
+
+
+async def steps_async():
+    """Work in one step of an asynchronous generator."""
+    yield work()
+
+
+async def consume(generator):
+    """Take all that an asynchronous generator yields."""
+    async for _ in generator:
+        pass
+
+
+def drive(coroutine):
+    """Run a coroutine that never waits, without an event loop."""
+    with contextlib.suppress(StopIteration):
+        coroutine.send(None)
+
+
+def run(how, mark):
+    """Run the jobs as functions."""
+    if how == "generator":
+        marked = mark(steps)
+        for _ in range(n_jobs):
+            for _ in marked():
+                pass
+    elif how == "async function":
+        marked = mark(work_async)
+        for _ in range(n_jobs):
+            drive(marked())
+    elif how == "async generator":
+        marked = mark(steps_async)
+        for _ in range(n_jobs):
+            drive(consume(marked()))
+    else:
+        marked = mark(work)
+        for _ in range(n_jobs):
+            marked()
+
+
+if how.startswith("plain"):
+    run(how.removeprefix("plain").strip(), lambda function: function)
+else:
     import heaptide
 
-    decorated = heaptide.job("work", key="same", queue="mail")
-if how == "plain":
-    for _ in range(n_jobs):
-        work()
-elif how == "plain generator":
-    for _ in range(n_jobs):
-        for _ in steps():
-            pass
-elif how == "block":
-    for _ in range(n_jobs):
-        with heaptide.job("work", key="same", queue="mail"):
+    if how == "block":
+        for _ in range(n_jobs):
+            with heaptide.job("work", key="same", queue="mail"):
+                work()
+    elif how == "calls":
+        for _ in range(n_jobs):
+            job = heaptide.job("work", key="same", queue="mail").begin()
             work()
-elif how == "calls":
-    for _ in range(n_jobs):
-        job = heaptide.job("work", key="same", queue="mail").begin()
-        work()
-        job.end()
-elif how == "function":
-    marked = decorated(work)
-    for _ in range(n_jobs):
-        marked()
-else:
-    marked = decorated(steps)
-    for _ in range(n_jobs):
-        for _ in marked():
-            pass
+            job.end()
+    else:
+        run(how, heaptide.job("work", key="same", queue="mail"))

@@ -1,15 +1,16 @@
 """Reports live memory before the process is killed for it: ``HEAPTIDE_ACT_AT``, :func:`on_pressure`.
 
 A native thread of Heaptide reads the memory in use fifty times a second, without the GIL. When it crosses the
-threshold, that thread calls :func:`check`, which starts another process. That process renders the report from the
-capture, so that the report adds nothing to the memory of the program, and survives it. A crossing counts once, and at
-most every ten minutes.
+threshold, that thread calls :func:`check`, which writes the beginning of the report and starts another process. That
+process adds the sites from the capture, so that they add nothing to the memory of the program, and survives it. A
+crossing counts once, and at most every ten minutes.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 from heaptide import _native, setting_values
 from heaptide.messages import reason, say, say_once
@@ -25,6 +26,9 @@ CENSUS_BYTES_PER_BLOCK = 40
 CENSUS_BYTES = 4 << 20
 N_TYPES = 20
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.pressure_report import main; main()"
+_SHELL = "/bin/sh"
+# If memory runs out while the new process starts, the kernel must end it and not the program, which is larger.
+_EXPENDABLE = 'echo 900 >/proc/self/oom_score_adj; exec "$@"'
 
 _functions: list[Callable[[Pressure], object]] = []
 _command = ""
@@ -101,7 +105,8 @@ def check() -> None:
     report = _new_path(capture)
     found = Pressure(used_bytes, limit_bytes, threshold_bytes, report)
     types = _types(_headroom(found))
-    _start_report(found, capture, types)
+    _begin_report(found, capture, types)
+    _start_report(found, capture)
     used, limit = _native.size_text(used_bytes), _native.size_text(limit_bytes)
     say(f"memory use is {used} of {limit}; live memory by site: {report}")
     for function in _functions:
@@ -154,8 +159,27 @@ def _types(headroom: int) -> str:
     return "\n".join([title, f"{'size':>10} {'objects':>12}  type", *rows]) + "\n"
 
 
-def _start_report(found: Pressure, capture: str | None, types: str) -> None:
-    """Start the process that writes the report and runs the command. It leaves this process's children at once."""
+def _begin_report(found: Pressure, capture: str | None, types: str) -> None:
+    """Write what is known already. If memory is too short for another process, this is the report."""
+    hint = "" if capture is None else f"; this command shows them: heaptide summary --leaks --by location {capture}"
+    used, limit, threshold = map(_native.size_text, (found.used_bytes, found.limit_bytes, found.threshold_bytes))
+    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
+    text = (
+        f"Memory pressure at {moment}: process {os.getpid()} on {os.uname().nodename}\n"
+        f"{used} of {limit} are in use ({100 * found.used_bytes / found.limit_bytes:.0f}%); "
+        f"the threshold is {threshold}.\n"
+        f"Another process adds sites. If the end of the report is missing, memory ran out before{hint}\n\n{types}\n"
+    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    report = os.open(found.report, flags, 0o600)
+    try:
+        os.write(report, text.encode("utf-8", "backslashreplace"))
+    finally:
+        os.close(report)
+
+
+def _start_report(found: Pressure, capture: str | None) -> None:
+    """Start the process that adds sites and runs the command. It leaves this process's children at once."""
     import json
     import subprocess
 
@@ -167,16 +191,19 @@ def _start_report(found: Pressure, capture: str | None, types: str) -> None:
         "capture": capture,
         "used": found.used_bytes,
         "limit": found.limit_bytes,
-        "threshold": found.threshold_bytes,
         "pid": os.getpid(),
-        "types": types,
         "command": _command,
     }
     packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    words = [python, "-I", "-S", "-c", _CODE, packages]
+    if os.path.exists(_SHELL):
+        words = [_SHELL, "-c", _EXPENDABLE, "sh", *words]
     subprocess.run(
-        [python, "-I", "-S", "-c", _CODE, packages],
+        words,
         input=json.dumps(wanted).encode(),
         stdout=subprocess.DEVNULL,
+        # A process that is killed here prints nothing of use to the program's reader.
+        stderr=subprocess.DEVNULL,
         env=command_process.environment(),
         start_new_session=True,
         check=False,

@@ -1,7 +1,8 @@
-"""The process that writes the report of memory pressure: started by `heaptide.pressure`, on its own when it works.
+"""The process that completes the report of memory pressure: started by `heaptide.pressure`, on its own when it works.
 
-It detaches from the program, and asks the kernel to end it first if memory runs out. Each part of the report is in the
-file as soon as it is known, so the file is useful even if this process is killed.
+It detaches from the program, and asks the kernel to end it first if memory runs out, and its children before it. Each
+part of the report is in the file as soon as it is known, and a part that does not fit in memory is named with the
+command that shows it later.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _NICENESS = 10
+# What the kernel adds to the score of a process when it must end one, in thousandths of all memory.
+_OWN_SCORE, _CHILD_SCORE = "900", "1000"
 _N_ROWS = "40"
+# The signal with which the kernel ends a process to free memory.
+_KILLED = 9
 
 
 def main() -> None:
@@ -25,7 +29,7 @@ def main() -> None:
     if os.fork():
         os._exit(0)
     _yield_to_program()
-    report = os.open(wanted["report"], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    report = os.open(wanted["report"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
     _write(report, wanted)
     os.close(report)
     if wanted["command"]:
@@ -37,23 +41,20 @@ def _yield_to_program() -> None:
     """Let the kernel prefer the program: for the processor, and when it must end a process."""
     try:
         os.nice(_NICENESS)
+    except OSError:  # a sandbox may forbid it
+        pass
+    _set_oom_score(_OWN_SCORE)
+
+
+def _set_oom_score(score: str) -> None:
+    try:
         with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-            file.write("1000")
+            file.write(score)
     except OSError:  # a sandbox may forbid it
         pass
 
 
 def _write(report: int, wanted: dict[str, Any]) -> None:
-    from heaptide import _native
-
-    used, limit, threshold = (_native.size_text(wanted[name]) for name in ("used", "limit", "threshold"))
-    share = 100 * wanted["used"] / wanted["limit"]
-    moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
-    _add(
-        report,
-        f"Memory pressure at {moment}: process {wanted['pid']} on {os.uname().nodename}\n"
-        f"{used} of {limit} are in use ({share:.0f}%); the threshold is {threshold}.\n\n",
-    )
     capture = wanted["capture"]
     if capture is None:
         _add(report, "Sites are missing: the process was not being recorded. Record it, sampled for example.\n\n")
@@ -63,8 +64,7 @@ def _write(report: int, wanted: dict[str, Any]) -> None:
         if _has_jobs(capture):
             _add(report, "\nLive memory by job\n")
             _add_command(report, ["summary", "--leaks", "--by", "job", "-s", "3", "-r", _N_ROWS, capture])
-        _add(report, "\n")
-    _add(report, wanted["types"])
+    _add(report, "End of the report\n")
 
 
 def _has_jobs(capture: str) -> bool:
@@ -92,10 +92,12 @@ def _add_command(report: int, words: list[str]) -> None:
         os._exit(_heaptide(report, words))
     _, status = os.waitpid(child, 0)
     if status != 0:
-        _add(report, f"This part is missing: heaptide {words[0]} failed (status {status}).\n")
+        why = "memory ran out" if os.WIFSIGNALED(status) and os.WTERMSIG(status) == _KILLED else f"status {status}"
+        _add(report, f"This part is missing ({why}); this command shows it: heaptide {' '.join(words)}\n")
 
 
 def _heaptide(output: int, words: list[str]) -> int:
+    _set_oom_score(_CHILD_SCORE)
     os.dup2(output, 1)
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)

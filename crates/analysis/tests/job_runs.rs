@@ -143,7 +143,7 @@ fn numbers_of_a_row_agree_with_the_runs() {
     let counts = &row.peak_distribution.as_ref().unwrap().counts;
     assert_eq!(counts.iter().sum::<u64>(), peak.n_runs);
     let retained = row.retained.unwrap();
-    assert_eq!((retained.basis, retained.bytes), (Basis::Blocks, 300));
+    assert_eq!((retained.basis, retained.bytes), (Basis::Blocks, Some(300)));
     assert_eq!(row.verdict(), Verdict::Leaks);
     // 2,000,019 bytes and a fifth, in steps of 16 MiB.
     assert_eq!(row.suggested_limit_bytes, Some(16 << 20));
@@ -167,7 +167,7 @@ fn resident_sizes_serve_where_nothing_else_is_known() {
     let retained = row.retained.unwrap();
     assert_eq!(
         (retained.basis, retained.bytes),
-        (Basis::Resident, 1_000_000)
+        (Basis::Resident, Some(1_000_000))
     );
     assert_eq!(row.verdict(), Verdict::Leaks);
 }
@@ -189,7 +189,7 @@ fn memory_that_is_freed_after_a_run_is_no_leak() {
         lines.extend(ended(8, number, "blocks", 100.0 + f64::from(number), more));
     }
     for row in table(&lines).rows {
-        assert_eq!(row.retained.unwrap().bytes, 0, "{}", row.name);
+        assert_eq!(row.retained.unwrap().bytes, Some(0), "{}", row.name);
         assert_ne!(row.verdict(), Verdict::Leaks, "{}", row.name);
     }
 }
@@ -336,5 +336,39 @@ proptest! {
         }
         let n_spans: u64 = workers(&runs, 5).iter().map(|worker| worker.spans.len() as u64 + worker.n_left_out).sum();
         prop_assert_eq!(n_spans, runs.runs.len() as u64);
+    }
+}
+
+#[test]
+fn resident_sizes_of_jobs_that_take_turns_give_no_verdict_also_for_a_selection() {
+    let mut lines = Vec::new();
+    for number in 0..200u32 {
+        // The process grows in every run of the second job, whoever leaks.
+        let (name, grown) = if number % 2 == 0 {
+            ("first", 0)
+        } else {
+            ("second", 100_000)
+        };
+        let before = 10_000_000 + u64::from(number / 2) * 100_000;
+        let more = format!(
+            r#","resident_before":{before},"resident_after":{}"#,
+            before + grown
+        );
+        lines.extend(ended(7, number, name, 100.0 + f64::from(number), &more));
+    }
+    let (mut runs, _) = read(&lines, false);
+    for n_rows in [2, 1] {
+        let table = job_table(&runs, Grouping::Name);
+        assert_eq!(table.rows.len(), n_rows);
+        for row in table.rows {
+            let retained = row.retained.unwrap();
+            assert!(
+                retained.is_shared && retained.bytes.is_none(),
+                "{}",
+                row.name
+            );
+            assert_eq!(row.verdict(), Verdict::Unknown, "{}", row.name);
+        }
+        runs.retain_names(|name| name == "second");
     }
 }

@@ -34,7 +34,7 @@ def wait_for_report(count=1):
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         texts = [open(name).read() for name in glob.glob("pressure-*.txt")]
-        if len(texts) == count and all("ypes" in text for text in texts):
+        if len(texts) == count and all("End of the report" in text for text in texts):
             return texts
         time.sleep(0.02)
     raise SystemExit("no report")
@@ -143,7 +143,7 @@ print(child)
 
 @pytest.fixture
 def limited_group() -> Iterator[Path]:
-    """Create a control group of version 1 with a limit of 128 MB, and remove it."""
+    """Create a control group of version 1 with a limit of 128 MiB, and remove it."""
     own = Path("/proc/self/cgroup").read_text().splitlines()
     [path] = [line.split(":", 2)[2] for line in own if line.split(":")[1] == "memory"]
     parent = Path(f"/sys/fs/cgroup/memory{path.rstrip('/')}")
@@ -179,6 +179,7 @@ def test_report_is_complete_before_the_kernel_kills_the_process(tmp_path: Path, 
     [report] = reports(tmp_path)
     text = report.read_text()
     assert "of 134 MB are in use (7" in text
+    assert "memory ran out before; this command shows them: heaptide summary --leaks --by location " in text
     assert "__init__ at" in text and "grow.py:6" in text
 
 

@@ -53,6 +53,9 @@ function finding(data: JobsData, row: Row): string {
     case 'clean':
       return `Runs leave no growing memory (by ${row.retained_of}).${advice}`;
     default:
+      if (row.growth_is_shared) {
+        return `Whether it leaks is unknown: its processes grow, and resident sizes cannot show whether this job or other code leaks. A recording can.${advice}`;
+      }
       return `Whether it leaks is unknown: that takes ${data.head.min_runs} measured runs in one process.${advice}`;
   }
 }

@@ -32,6 +32,7 @@ export interface Row {
   verdict: Verdict;
   retained_of: string | null;
   retained_runs: number;
+  growth_is_shared: boolean;
   confidence: number | null;
   site: string | null;
   site_bytes: number | null;

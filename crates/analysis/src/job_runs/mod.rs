@@ -2,12 +2,15 @@
 //!
 //! In reading order: a [`JobRun`] is one run, whatever its source. [`RecordReader`] reads job records; a capture is another
 //! source, whose runs [`JobRuns::join`] adds to those that are known. [`trend`] decides whether a job
-//! leaks. [`table`] sums runs into rows, [`timeline`] into spans per process.
+//! leaks, and `resident` whether it is the job that makes its process grow. [`table`] sums runs into rows, [`timeline`] into spans per process.
 
 mod from_captures;
+mod levels;
 mod lines;
 mod maybe;
 mod read;
+mod regression;
+mod resident;
 mod run;
 pub mod table;
 pub mod timeline;

@@ -112,6 +112,8 @@ impl<T: Clone + Eq + std::hash::Hash> Texts<T> {
 #[derive(Clone, Debug, Default)]
 pub struct JobRuns {
     pub runs: Vec<JobRun>,
+    /// Runs that the report leaves out. They also change the resident size of their process.
+    pub left_out: Vec<JobRun>,
     pub processes: Vec<JobProcess>,
     pub names: Texts<String>,
     pub errors: Texts<String>,
@@ -242,10 +244,13 @@ impl JobRuns {
             .collect()
     }
 
-    /// Drops all runs whose name does not pass.
+    /// Leaves out all runs whose name does not pass.
     pub fn retain_names(&mut self, passes: impl Fn(&str) -> bool) {
         let passing: Vec<bool> = self.names.all.iter().map(|name| passes(name)).collect();
-        self.runs.retain(|run| passing[run.name as usize]);
+        let runs = std::mem::take(&mut self.runs).into_iter();
+        let (kept, left_out) = runs.partition(|run| passing[run.name as usize]);
+        self.runs = kept;
+        self.left_out.extend::<Vec<JobRun>>(left_out);
     }
 }
 

@@ -2,12 +2,10 @@
 //!
 //! Quantiles are observed values: the p-th is the smallest that at least p of the values do not exceed.
 
-use std::cmp::Ordering;
-
 use heaptide_capture::Outcome;
 use rustc_hash::FxHashMap;
 
-use super::maybe::Maybe;
+use super::levels::{Levels, in_time, of_process};
 use super::run::{JobRun, JobRuns, OUTCOMES};
 use super::trend::{Trend, Verdict, trend};
 
@@ -48,7 +46,7 @@ impl Basis {
 
     /// Growth below this many bytes, over half of the runs of a process, is no leak. The resident size also moves by pieces
     /// that the allocator takes and keeps.
-    fn min_growth(self) -> f64 {
+    pub(super) fn min_growth(self) -> f64 {
         match self {
             Basis::Blocks => 64.0,
             Basis::SampledBlocks | Basis::Resident => 131_072.0,
@@ -130,9 +128,11 @@ pub struct RetainedPerRun {
     pub basis: Basis,
     /// Runs with a measurement.
     pub n_runs: u64,
-    /// The slope of the trend, or, if there are too few runs for one, the median.
-    pub bytes: i64,
+    /// The slope of the trend, or, if there are too few runs for one, the median. `None` if it is shared.
+    pub bytes: Option<i64>,
     pub trend: Option<Trend>,
+    /// The processes grow, and their resident size cannot show whether this job or other work is the reason.
+    pub is_shared: bool,
 }
 
 /// The runs of one job.
@@ -195,8 +195,9 @@ const LIMIT_STEP: u64 = 16 << 20;
 pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
     let mut keys: Vec<(u32, u32, &str)> = Vec::new();
     let mut numbers: FxHashMap<(u32, u32, &str), u32> = FxHashMap::default();
-    let group_of: Vec<u32> = runs
-        .runs
+    // Runs that are left out have groups, but no rows.
+    let all: Vec<&JobRun> = runs.runs.iter().chain(&runs.left_out).collect();
+    let mut group_of: Vec<u32> = all
         .iter()
         .map(|run| {
             let host = runs.process(run).identity.host.as_str();
@@ -212,13 +213,14 @@ pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
             })
         })
         .collect();
+    let levels = Levels::new(runs, &all, &group_of, grouping);
+    group_of.truncate(runs.runs.len());
     let mut order: Vec<u32> = (0..runs.runs.len() as u32).collect();
     let (n_processes, n_hosts) = workers_of(runs, &order);
     order.sort_unstable_by(|&a, &b| {
         let by_group = group_of[a as usize].cmp(&group_of[b as usize]);
-        by_group.then_with(|| in_time(runs, a, b))
+        by_group.then_with(|| in_time(&all, a, b))
     });
-    let left_resident = left_resident(runs);
     let members = order.chunk_by(|&a, &b| group_of[a as usize] == group_of[b as usize]);
     let mut rows: Vec<(JobRow, u32)> = members
         .map(|members| {
@@ -229,7 +231,8 @@ pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
             let group = Group {
                 runs,
                 members,
-                left_resident: &left_resident,
+                levels: &levels,
+                number,
             };
             let row = JobRow {
                 process: (grouping == Grouping::Worker).then_some(process),
@@ -264,19 +267,13 @@ pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
     }
 }
 
-/// The order of two runs by their start.
-fn in_time(runs: &JobRuns, a: u32, b: u32) -> Ordering {
-    let started = |at: u32| runs.runs[at as usize].started;
-    started(a).total_cmp(&started(b)).then(a.cmp(&b))
-}
-
 /// The runs of a row.
 struct Group<'a> {
     runs: &'a JobRuns,
     /// Indices of [`JobRuns::runs`], in the order of time.
     members: &'a [u32],
-    /// The resident bytes that each run left, by its index.
-    left_resident: &'a [Maybe<i64>],
+    levels: &'a Levels,
+    number: u32,
 }
 
 impl Group<'_> {
@@ -352,7 +349,7 @@ impl Group<'_> {
         let mut levels: FxHashMap<u32, u64> = FxHashMap::default();
         for (run, &at) in self.iter().zip(self.members) {
             let left = match basis {
-                Basis::Resident => self.left_resident[at as usize].get(),
+                Basis::Resident => self.levels.left[at as usize].get(),
                 _ => blocks(run).map(|bytes| match run.numbers.name_bytes.get() {
                     // Memory of earlier runs that was freed meanwhile, such as their results, reduces the bytes of this run.
                     Some(level) => {
@@ -374,11 +371,18 @@ impl Group<'_> {
         processes.sort_unstable_by_key(|(process, _)| *process);
         let processes: Vec<Vec<i64>> = processes.into_iter().map(|(_, left)| left).collect();
         let trend = trend(&processes, basis.min_growth());
+        let growth = self.levels.growth.get(&self.number);
+        let (trend, is_shared) = match (basis, trend, growth) {
+            (Basis::Resident, Some(trend), Some(growth)) => of_process(trend, *growth),
+            _ => (trend, false),
+        };
+        let bytes = trend.map_or(median, |trend| trend.slope.round() as i64);
         Some(RetainedPerRun {
             basis,
             n_runs: all.len() as u64,
-            bytes: trend.map_or(median, |trend| trend.slope.round() as i64),
+            bytes: (!is_shared).then_some(bytes),
             trend,
+            is_shared,
         })
     }
 
@@ -429,43 +433,4 @@ fn workers_of(runs: &JobRuns, members: &[u32]) -> (u64, u64) {
     hosts.sort_unstable();
     hosts.dedup();
     (n_processes, hosts.len() as u64)
-}
-
-/// Returns, for each run, by how much it changed the resident size of its process.
-///
-/// Memory that is freed between a run and the next one, such as the run's result, reduces the change. Growth in between
-/// counts only if both runs have the same name; otherwise it may belong to other work.
-fn left_resident(runs: &JobRuns) -> Vec<Maybe<i64>> {
-    let growth = runs.runs.iter().map(|run| run.resident_growth().into());
-    let mut left: Vec<Maybe<i64>> = growth.collect();
-    let mut order: Vec<u32> = (0..runs.runs.len() as u32).collect();
-    order.sort_unstable_by(|&a, &b| {
-        let process = |at: u32| runs.runs[at as usize].process;
-        process(a)
-            .cmp(&process(b))
-            .then_with(|| in_time(runs, a, b))
-    });
-    for pair in order.windows(2) {
-        let (at, next) = (pair[0] as usize, pair[1] as usize);
-        let (run, next) = (&runs.runs[at], &runs.runs[next]);
-        let has_ended = run
-            .seconds
-            .get()
-            .is_some_and(|seconds| run.started + seconds <= next.started);
-        if run.process != next.process || !has_ended {
-            continue;
-        }
-        let after = run.numbers.resident_after.get();
-        let before = next.numbers.resident_before.get();
-        if let (Some(bytes), Some(after), Some(before)) = (left[at].get(), after, before) {
-            let change = before as i64 - after as i64;
-            let change = if run.name == next.name {
-                change
-            } else {
-                change.min(0)
-            };
-            left[at] = (bytes + change).into();
-        }
-    }
-    left
 }

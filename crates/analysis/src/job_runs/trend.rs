@@ -27,7 +27,7 @@ pub enum Verdict {
     /// The first runs left memory, later ones leave none.
     WarmsUp,
     Clean,
-    /// No process ran it often enough, or nothing was measured.
+    /// No process ran it often enough, nothing was measured, or other work may be the reason for the growth.
     Unknown,
 }
 
@@ -134,15 +134,15 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// The sums of the Mann–Kendall test over several series.
-#[derive(Default)]
-struct Kendall {
+#[derive(Clone, Copy, Default)]
+pub(super) struct Kendall {
     /// Pairs that rise minus pairs that fall.
     score: f64,
     variance: f64,
 }
 
 impl Kendall {
-    fn add(&mut self, points: &[(f64, f64)]) {
+    pub(super) fn add(&mut self, points: &[(f64, f64)]) {
         for (i, one) in points.iter().enumerate() {
             for other in &points[i + 1..] {
                 self.score += match other.1.total_cmp(&one.1) {
@@ -160,8 +160,13 @@ impl Kendall {
         self.variance += (term(points.len() as f64) - ties) / 18.0;
     }
 
+    pub(super) fn merge(&mut self, other: &Kendall) {
+        self.score += other.score;
+        self.variance += other.variance;
+    }
+
     /// The probability that independent values would rise less.
-    fn confidence(&self) -> f64 {
+    pub(super) fn confidence(&self) -> f64 {
         if self.variance <= 0.0 {
             return 0.0;
         }
@@ -172,7 +177,7 @@ impl Kendall {
 }
 
 /// The distribution function of the normal distribution, with an error below 1e-7 (Abramowitz and Stegun, 26.2.17).
-fn normal(z: f64) -> f64 {
+pub(super) fn normal(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z.abs());
     let factors = [
         0.319_381_530,

@@ -60,6 +60,16 @@ pub fn jobs(out: &mut dyn Write, table: &JobTable, options: &Options) -> io::Res
     legend(out, rows)
 }
 
+/// The first names, and how many more there are.
+fn list(names: &[&str]) -> String {
+    const MAX_NAMES: usize = 5;
+    let shown = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        n_more => format!("{shown} and {n_more} more"),
+    }
+}
+
 fn count(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
@@ -88,13 +98,13 @@ fn line(row: &JobRow, options: &Options) -> Row {
         Some(value) => size(value) + mark,
         None => "-".to_owned(),
     };
-    let left = row.retained.map_or("-".to_owned(), |retained| {
+    let left = row.retained.and_then(|retained| {
         let mark = if retained.basis == Basis::Resident {
             "*"
         } else {
             ""
         };
-        signed_size(retained.bytes) + mark
+        Some(signed_size(retained.bytes?) + mark)
     });
     let cells = vec![
         title(row, options.worker),
@@ -105,7 +115,7 @@ fn line(row: &JobRow, options: &Options) -> Row {
         peak(row.peak.map(|peak| peak.p50)),
         peak(row.peak.map(|peak| peak.p95)),
         peak(row.peak.map(|peak| peak.max)),
-        left,
+        left.unwrap_or_else(|| "-".to_owned()),
         verdict(row),
         row.suggested_limit_bytes
             .map_or("-".to_owned(), binary_size),
@@ -162,13 +172,28 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
     }
     let few = rows.iter().any(|row| {
         row.retained
-            .is_some_and(|retained| retained.trend.is_none())
+            .is_some_and(|retained| retained.trend.is_none() && !retained.is_shared)
     });
     if few {
         let least = heaptide_analysis::job_runs::trend::MIN_RUNS;
         writeln!(
             out,
             "unknown: a verdict needs {least} measured runs in one process"
+        )?;
+    }
+    let shared = |row: &&JobRow| row.retained.is_some_and(|retained| retained.is_shared);
+    let mut names: Vec<&str> = rows
+        .iter()
+        .filter(shared)
+        .map(|row| row.name.as_str())
+        .collect();
+    names.dedup();
+    if !names.is_empty() {
+        writeln!(
+            out,
+            "unknown: processes that run {} grow; resident sizes cannot show whether one of these jobs or other code leaks, \
+             a recording can",
+            list(&names)
         )?;
     }
     if rows.iter().any(|row| row.suggested_limit_bytes.is_some()) {

@@ -1,0 +1,468 @@
+//! Decides which job makes the resident size of its process grow, if that can be decided.
+//!
+//! The resident size does not show whose memory grows. A job that leaks fills the free memory that another one left, and the
+//! process grows when the other one runs next. So it does not matter during which run the process grew. What counts is how
+//! its growth depends on the *number* of runs of each job:
+//!
+//! - The second half of a job's runs counts, when caches are filled. They are cut into blocks, and the growth of a block is
+//!   explained by the numbers of runs in it (least squares, all processes together).
+//! - Growth may become visible late: only when a certain job runs. The regression is repeated for each job that may show it,
+//!   and a conclusion holds only if all agree.
+//! - Work outside of jobs may leak. So a job must grow the process significantly more than the other jobs do.
+//!
+//! Jobs that always take turns cannot be told apart this way, and their growth is [`Growth::Shared`].
+
+use rustc_hash::FxHashMap;
+
+use super::regression::Regression;
+use super::trend::{Kendall, MIN_CONFIDENCE, MIN_RUNS};
+
+/// Blocks per process: enough for a regression, and as long as possible, since a block may grow late.
+const MIN_BLOCKS: usize = 32;
+const MAX_BLOCKS: usize = 256;
+const BLOCKS_PER_JOB: usize = 8;
+const MIN_BLOCK_RUNS: usize = 3;
+/// Jobs with a coefficient of their own; the others, which ran less often, share one.
+const MAX_JOBS: usize = 48;
+/// Jobs that may be the ones that show growth.
+const MAX_SHOWING: usize = 12;
+/// The least share of the growth that happens during the runs of a job that leaks.
+const INSIDE_SHARE: f64 = 0.9;
+/// A job with at most this share of the growth is not the one that leaks.
+const CLEAN_SHARE: f64 = 0.25;
+
+/// A run, as far as the growth of its process is concerned.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    pub process: u32,
+    pub group: u32,
+    /// Resident size when it began, and when it ended.
+    pub before: u64,
+    pub after: Option<u64>,
+}
+
+/// What the resident sizes say about a group of runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Growth {
+    /// The processes stop growing.
+    Stops,
+    /// The processes run nothing else, and grow while they run it.
+    Alone,
+    /// The processes grow by this many bytes for each run.
+    Counted { slope: f64, confidence: f64 },
+    /// The processes grow, but not because of these runs, whose estimate is this.
+    Elsewhere { slope: f64 },
+    /// The processes grow, and other jobs or other work may be the reason.
+    Shared,
+}
+
+/// Returns the growth of each group that has enough runs in one process. `steps` are sorted by process and time.
+pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
+    let lives: Vec<Life> = steps
+        .chunk_by(|one, other| one.process == other.process)
+        .filter_map(Life::of)
+        .collect();
+    let mut kinds: FxHashMap<u32, Sums> = FxHashMap::default();
+    for life in &lives {
+        life.add_to(&mut kinds);
+    }
+    let mut frequent: Vec<u32> = kinds.keys().copied().collect();
+    frequent.sort_unstable_by_key(|group| (std::cmp::Reverse(kinds[group].n_runs), *group));
+    let columns: FxHashMap<u32, usize> = frequent
+        .iter()
+        .enumerate()
+        .map(|(at, &group)| (group, at.min(MAX_JOBS)))
+        .collect();
+    let n_columns = frequent.len().min(MAX_JOBS + 1);
+    let is_growing = |sums: &Sums| {
+        sums.grown / f64::from(sums.n_processes) >= min_bytes
+            && sums.kendall.confidence() >= MIN_CONFIDENCE
+    };
+    let needs_counts = kinds
+        .values()
+        .any(|sums| is_growing(sums) && !sums.is_alone);
+    let showing = frequent.iter().take(MAX_SHOWING).map(|&group| Some(group));
+    let hypotheses: Vec<Regression> = [None]
+        .into_iter()
+        .chain(showing)
+        .filter(|_| needs_counts)
+        .map(|shows| regression(&lives, &columns, n_columns, shows))
+        .collect();
+    let judged = kinds.iter().filter(|(_, sums)| sums.has_enough_runs);
+    judged
+        .map(|(&group, sums)| {
+            let column = columns[&group];
+            let growth = if !is_growing(sums) {
+                Growth::Stops
+            } else if sums.is_alone {
+                match sums.grown_inside >= INSIDE_SHARE * sums.grown {
+                    true => Growth::Alone,
+                    false => Growth::Shared,
+                }
+            } else if column == MAX_JOBS {
+                Growth::Shared
+            } else {
+                counted(&hypotheses, column, sums, min_bytes)
+            };
+            (group, growth)
+        })
+        .collect()
+}
+
+/// Concludes from the regressions, all of which must agree.
+fn counted(hypotheses: &[Regression], column: usize, sums: &Sums, min_bytes: f64) -> Growth {
+    let estimates: Option<Vec<_>> = hypotheses.iter().map(|one| one.estimate(column)).collect();
+    let Some(estimates) = estimates.filter(|estimates| !estimates.is_empty()) else {
+        return Growth::Shared;
+    };
+    // With many jobs, one of them would seem to leak by chance.
+    let n_jobs = hypotheses[0].n_columns() as f64;
+    let least = 1.0 - (1.0 - MIN_CONFIDENCE) / n_jobs;
+    let n_runs = sums.n_late as f64;
+    let confidence = estimates
+        .iter()
+        .map(|one| one.confidence.min(one.confidence_above_others))
+        .fold(1.0, f64::min);
+    let smallest = estimates
+        .iter()
+        .map(|one| one.slope)
+        .fold(f64::MAX, f64::min);
+    let highest = estimates.iter().map(|one| one.upper).fold(0.0, f64::max);
+    if confidence >= least && smallest * n_runs >= min_bytes {
+        return Growth::Counted {
+            slope: estimates[0].slope,
+            confidence,
+        };
+    }
+    if highest * n_runs <= min_bytes.max(CLEAN_SHARE * sums.grown) {
+        return Growth::Elsewhere {
+            slope: estimates[0].slope,
+        };
+    }
+    Growth::Shared
+}
+
+fn regression(
+    lives: &[Life],
+    columns: &FxHashMap<u32, usize>,
+    n_columns: usize,
+    shows: Option<u32>,
+) -> Regression {
+    let mut regression = Regression::new(n_columns);
+    for life in lives {
+        life.add_rows(&mut regression, columns, shows);
+    }
+    regression.solve();
+    regression
+}
+
+/// The runs of one process.
+struct Life<'a> {
+    steps: &'a [Step],
+    /// The resident size at each start of a run, and at the end of the last.
+    levels: Vec<u64>,
+    /// First and last step of each block without early runs.
+    blocks: Vec<(usize, usize)>,
+    /// The number of runs of each group.
+    counts: FxHashMap<u32, usize>,
+    is_early: Vec<bool>,
+}
+
+/// What is known about a group in all processes that ran it.
+#[derive(Default)]
+struct Sums {
+    n_runs: usize,
+    /// Runs in blocks.
+    n_late: usize,
+    n_processes: u32,
+    has_enough_runs: bool,
+    is_alone: bool,
+    /// Growth of its processes in blocks, and of that the part while its runs lasted.
+    grown: f64,
+    grown_inside: f64,
+    kendall: Kendall,
+}
+
+impl<'a> Life<'a> {
+    fn of(steps: &'a [Step]) -> Option<Life<'a>> {
+        if steps.len() < MIN_RUNS {
+            return None;
+        }
+        let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
+        for step in steps {
+            *counts.entry(step.group).or_default() += 1;
+        }
+        let mut seen: FxHashMap<u32, usize> = FxHashMap::default();
+        let is_early: Vec<bool> = steps
+            .iter()
+            .map(|step| {
+                let rank = seen.entry(step.group).or_default();
+                *rank += 1;
+                let total = counts[&step.group];
+                total >= MIN_RUNS && *rank <= total / 2
+            })
+            .collect();
+        let mut levels: Vec<u64> = steps.iter().map(|step| step.before).collect();
+        let last = steps[steps.len() - 1];
+        levels.push(last.after.unwrap_or(last.before));
+        let n_blocks = (BLOCKS_PER_JOB * counts.len()).clamp(MIN_BLOCKS, MAX_BLOCKS);
+        let n_blocks = n_blocks.min(steps.len() / MIN_BLOCK_RUNS);
+        let cut = |block: usize| block * steps.len() / n_blocks;
+        let blocks = (0..n_blocks)
+            .map(|block| (cut(block), cut(block + 1)))
+            .filter(|&(first, end)| !is_early[first..end].contains(&true))
+            .collect();
+        Some(Life {
+            steps,
+            levels,
+            blocks,
+            counts,
+            is_early,
+        })
+    }
+
+    fn add_to(&self, kinds: &mut FxHashMap<u32, Sums>) {
+        let mut kendall = Kendall::default();
+        let neighbours = self.blocks.chunk_by(|one, other| one.1 == other.0);
+        for blocks in neighbours {
+            let ends = blocks.iter().map(|block| block.1);
+            let points = std::iter::once(blocks[0].0).chain(ends);
+            let points = points.map(|at| (at as f64, self.levels[at] as f64));
+            kendall.add(&points.collect::<Vec<_>>());
+        }
+        let grown =
+            |&(first, end): &(usize, usize)| self.levels[end] as f64 - self.levels[first] as f64;
+        let grown: f64 = self.blocks.iter().map(grown).sum();
+        for (&group, &n_runs) in &self.counts {
+            let sums = kinds.entry(group).or_insert_with(|| Sums {
+                is_alone: true,
+                ..Sums::default()
+            });
+            sums.n_runs += n_runs;
+            sums.has_enough_runs |= n_runs >= MIN_RUNS;
+            sums.is_alone &= self.counts.len() == 1;
+            sums.n_processes += 1;
+            sums.grown += grown;
+            sums.kendall.merge(&kendall);
+        }
+        for &(first, end) in &self.blocks {
+            for step in &self.steps[first..end] {
+                if let Some(sums) = kinds.get_mut(&step.group) {
+                    let after = step.after.unwrap_or(step.before);
+                    sums.n_late += 1;
+                    sums.grown_inside += after as f64 - step.before as f64;
+                }
+            }
+        }
+    }
+
+    /// Adds one row per block. If growth shows only when a run of the group `shows` ends, a block has the runs before the
+    /// last such end.
+    fn add_rows(
+        &self,
+        regression: &mut Regression,
+        columns: &FxHashMap<u32, usize>,
+        shows: Option<u32>,
+    ) {
+        let visible = |end: usize| match shows.filter(|group| self.counts.contains_key(group)) {
+            Some(group) => {
+                let mut ends = self.steps[..end].iter();
+                ends.rposition(|step| step.group == group)
+                    .map_or(0, |at| at + 1)
+            }
+            None => end,
+        };
+        for &(first, end) in &self.blocks {
+            let mut row: Vec<(usize, f64)> = Vec::new();
+            let shown = visible(first)..visible(end);
+            for (step, _) in self.steps[shown.clone()]
+                .iter()
+                .zip(&self.is_early[shown])
+                .filter(|(_, is_early)| !**is_early)
+            {
+                let column = columns[&step.group];
+                match row.iter_mut().find(|(known, _)| *known == column) {
+                    Some((_, count)) => *count += 1.0,
+                    None => row.push((column, 1.0)),
+                }
+            }
+            let grown = self.levels[end] as f64 - self.levels[first] as f64;
+            regression.add(&row, grown);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A job of the model: what a run keeps, and what it needs for a while.
+    #[derive(Clone, Copy)]
+    struct Job {
+        kept: u64,
+        temporary: u64,
+    }
+
+    const fn job(kept: u64, temporary: u64) -> Job {
+        Job { kept, temporary }
+    }
+
+    /// A process that never returns memory to the system: it grows only when a run needs more than is free.
+    struct Process {
+        live: u64,
+        resident: u64,
+        steps: Vec<Step>,
+        number: u32,
+    }
+
+    impl Process {
+        fn new(number: u32) -> Process {
+            Process {
+                live: 10_000_000,
+                resident: 12_000_000,
+                steps: Vec::new(),
+                number,
+            }
+        }
+
+        fn run(&mut self, group: u32, job: Job) {
+            let before = self.resident;
+            self.live += job.kept;
+            self.resident = self.resident.max(self.live + job.temporary);
+            self.steps.push(Step {
+                process: self.number,
+                group,
+                before,
+                after: Some(self.resident),
+            });
+        }
+    }
+
+    /// Chooses among `n`, the same every time.
+    fn choice(state: &mut u64, n: usize) -> usize {
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 40) as usize % n
+    }
+
+    /// Runs jobs in an order; each group is the index of its job.
+    fn of(jobs: &[Job], order: impl Iterator<Item = usize>) -> Vec<Growth> {
+        let mut process = Process::new(1);
+        for at in order {
+            process.run(at as u32, jobs[at]);
+        }
+        let found = growth(&process.steps, 131_072.0);
+        (0..jobs.len() as u32).map(|group| found[&group]).collect()
+    }
+
+    fn leaks(growth: Growth) -> bool {
+        matches!(growth, Growth::Counted { .. } | Growth::Alone)
+    }
+
+    const LEAK: Job = job(50_000, 0);
+    const TEMPORARY: Job = job(0, 2_000_000);
+
+    #[test]
+    fn jobs_that_take_turns_cannot_be_told_apart() {
+        for order in [[0, 1], [1, 0]] {
+            let turns = order.into_iter().cycle().take(600);
+            assert_eq!(of(&[LEAK, TEMPORARY], turns), [Growth::Shared; 2]);
+        }
+        let three = [job(0, 100_000), LEAK, TEMPORARY];
+        let found = of(&three, (0..3).cycle().take(900));
+        assert_eq!(found, [Growth::Shared; 3]);
+    }
+
+    #[test]
+    fn jobs_that_run_in_long_batches_cannot_be_told_apart() {
+        // The leak fills what the other job left, and the process grows when the other one runs again.
+        let batches = (0..2_000).map(|run| run / 25 % 2);
+        let found = of(&[LEAK, TEMPORARY], batches);
+        assert!(!leaks(found[1]), "{found:?}");
+        assert!(!matches!(
+            found[0],
+            Growth::Elsewhere { .. } | Growth::Stops
+        ));
+    }
+
+    #[test]
+    fn leak_is_found_in_random_order_although_the_process_grows_in_another_job() {
+        let mut state = 7;
+        let order: Vec<usize> = (0..3_000).map(|_| choice(&mut state, 2)).collect();
+        let found = of(&[LEAK, TEMPORARY], order.into_iter());
+        let Growth::Counted { slope, confidence } = found[0] else {
+            panic!("{found:?}");
+        };
+        assert!((45_000.0..55_000.0).contains(&slope), "{found:?}");
+        assert!(confidence > 0.99, "{found:?}");
+        assert!(matches!(found[1], Growth::Elsewhere { .. }), "{found:?}");
+    }
+
+    #[test]
+    fn innocent_jobs_are_rarely_taken_for_the_leak() {
+        let jobs: Vec<Job> = (0..6).map(|at| job(0, at * 400_000)).collect();
+        let mut n_wrong = 0;
+        for seed in 0..100 {
+            let mut jobs = jobs.clone();
+            jobs[2].kept = 40_000;
+            let mut state = seed;
+            let order: Vec<usize> = (0..600).map(|_| choice(&mut state, 6)).collect();
+            let found = of(&jobs, order.into_iter());
+            n_wrong += (0..6).filter(|&at| at != 2 && leaks(found[at])).count();
+            assert_ne!(found[2], Growth::Stops);
+        }
+        // One in twenty of the hundred processes, by design.
+        assert!(n_wrong <= 5, "{n_wrong}");
+    }
+
+    #[test]
+    fn leak_outside_of_jobs_is_blamed_on_none_of_them() {
+        let jobs = [job(0, 1_000), job(0, 300_000), job(0, 20_000)];
+        for seed in 0..20 {
+            let mut state = seed;
+            let mut process = Process::new(1);
+            for _ in 0..1_000 {
+                let at = choice(&mut state, 3);
+                process.run(at as u32, jobs[at]);
+                process.live += 20_000;
+                process.resident = process.resident.max(process.live);
+            }
+            let found = growth(&process.steps, 131_072.0);
+            assert!(!found.values().any(|&one| leaks(one)), "{seed}: {found:?}");
+        }
+        let mut process = Process::new(1);
+        for _ in 0..100 {
+            process.run(0, job(0, 0));
+            process.live += 100_000;
+            process.resident = process.resident.max(process.live);
+        }
+        assert_eq!(growth(&process.steps, 131_072.0)[&0], Growth::Shared);
+    }
+
+    #[test]
+    fn only_job_of_its_processes_is_judged_alone() {
+        let found = of(&[LEAK], std::iter::repeat_n(0, 400));
+        assert_eq!(found, [Growth::Alone]);
+        assert_eq!(
+            of(&[TEMPORARY], std::iter::repeat_n(0, 400)),
+            [Growth::Stops]
+        );
+    }
+
+    #[test]
+    fn other_workers_show_which_job_leaks() {
+        // Two jobs take turns in one worker; another worker runs only the clean one.
+        let mut mixed = Process::new(1);
+        let mut other = Process::new(2);
+        for _ in 0..300 {
+            mixed.run(0, LEAK);
+            mixed.run(1, TEMPORARY);
+            other.run(1, TEMPORARY);
+        }
+        let steps: Vec<Step> = [mixed.steps, other.steps].concat();
+        let found = growth(&steps, 131_072.0);
+        assert!(leaks(found[&0]), "{found:?}");
+        assert!(!leaks(found[&1]), "{found:?}");
+    }
+}
