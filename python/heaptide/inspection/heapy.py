@@ -28,7 +28,7 @@ from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_s
 from heaptide.inspection.stat import Stat, StatDifference, read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import NoReturn
 
     from heaptide._native import HeapSet
@@ -88,7 +88,7 @@ class Roots:
     __slots__ = ()
 
     @property
-    def i0_modules(self) -> dict[str, object]:
+    def i0_modules(self) -> Mapping[str, object]:
         """All modules."""
         return sys.modules
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from heaptide import _native
 from heaptide.inspection.html_tables import N_ROWS
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heaptide.inspection.sets import IdentitySet
 
     # A set with its rows.
-    Divided = HeapPartition | IdentityTable | "JoinedPartition"
+    Divided: TypeAlias = "HeapPartition | IdentityTable | JoinedPartition"
 
 
 class Rows:

@@ -53,7 +53,8 @@ PROGRAMS = {
         print(objgraph.count("str"), objgraph.by_type("int"), objgraph.at(id("text")))
     """,
     "leaking objects of a list": """
-        print(objgraph.get_leaking_objects(orders), objgraph.get_leaking_objects([5]))
+        print(len(objgraph.get_leaking_objects(orders)), objgraph.get_leaking_objects(orders[:]))
+        print(objgraph.get_leaking_objects([5]))
     """,
     "new IDs of a type without new objects": """
         objgraph.get_new_ids(limit=0)

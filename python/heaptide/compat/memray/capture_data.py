@@ -100,7 +100,7 @@ class EventList:
     def __iter__(self) -> Iterator[Fields]:
         """Return the fields of each event."""
         # Without a generator for the records themselves: millions of them pass here.
-        return itertools.chain.from_iterable(map(_RECORD.iter_unpack, self._blocks()))  # type: ignore[arg-type]
+        return itertools.chain.from_iterable(map(_RECORD.iter_unpack, self._blocks()))
 
     def _blocks(self) -> Iterator[bytes]:
         import subprocess

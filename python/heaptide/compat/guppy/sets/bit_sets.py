@@ -21,15 +21,17 @@ class BitSet:
     _bits: set[int]
     _is_complement: bool
 
-    def __init__(self, bits: Iterable[int] | BitSet = (), is_complement: bool = False) -> None:
+    def __init__(self, bits: Iterable[int] | BitSet | int = (), is_complement: bool = False) -> None:
         if isinstance(bits, BitSet):
             self._bits = set(bits._bits)
             self._is_complement = bits._is_complement
-        else:
+        elif isinstance(bits, int):
             # A number is the set of its bits.
-            is_number = isinstance(bits, int)
-            self._is_complement = is_complement != (is_number and bits < 0)
-            self._bits = _bits_of(~bits if bits < 0 else bits) if is_number else set(bits)
+            self._is_complement = is_complement != (bits < 0)
+            self._bits = _bits_of(~bits if bits < 0 else bits)
+        else:
+            self._is_complement = is_complement
+            self._bits = set(bits)
 
     def _made(self, bits: set[int], is_complement: bool) -> Any:
         return type(self)(bits, is_complement)
@@ -166,16 +168,16 @@ class MutBitSet(BitSet):
         self._bits, self._is_complement = set(other._bits), other._is_complement
         return self
 
-    def __ior__(self, other: BitSet) -> MutBitSet:
+    def __ior__(self, other: BitSet | int) -> MutBitSet:
         return self._replaced(self | other)
 
-    def __iand__(self, other: BitSet) -> MutBitSet:
+    def __iand__(self, other: BitSet | int) -> MutBitSet:
         return self._replaced(self & other)
 
-    def __isub__(self, other: BitSet) -> MutBitSet:
+    def __isub__(self, other: BitSet | int) -> MutBitSet:
         return self._replaced(self - other)
 
-    def __ixor__(self, other: BitSet) -> MutBitSet:
+    def __ixor__(self, other: BitSet | int) -> MutBitSet:
         return self._replaced(self ^ other)
 
 
