@@ -102,12 +102,15 @@ pub(crate) fn write_list(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
+/// Writes one event, or with `None` what comes before the first one.
+pub(crate) type StepWriter<'a> = dyn FnMut(&mut dyn Write, Option<Step>) -> io::Result<()> + 'a;
+
 /// Writes the lines, stacks and threads of a capture, calls `write` with `None`, and then with each event.
 pub(crate) fn write_steps(
     matches: &ArgMatches,
     format: &str,
     extension: &str,
-    write: &mut dyn FnMut(&mut dyn Write, Option<Step>) -> io::Result<()>,
+    write: &mut StepWriter,
 ) -> Result<(), Failure> {
     let destination = Destination::choose(matches, input::first(matches)?, format, extension)?;
     let capture = ReplayedCapture::load(matches)?;
