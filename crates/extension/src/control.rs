@@ -413,6 +413,8 @@ pub struct Response {
 impl Response {
     /// Returns the next bytes of the body; empty at its end.
     fn read<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        // A download is Heaptide's own work, also on a thread of the program.
+        let _own = OwnPython::begin();
         let piece = py.detach(|| {
             let mut body = self.body.lock().unwrap_or_else(PoisonError::into_inner);
             let mut piece = vec![0; heaptide_control::response::PIECE_BYTES];

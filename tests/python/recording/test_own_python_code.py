@@ -217,3 +217,16 @@ record("second.tide")
         # The methods of the `with` statement, and what the interpreter's cache of attributes drops: its contents depend
         # on addresses, so the number varies from 2 to 5.
         assert sum(line.startswith("FREE") for line in lines) < 10
+
+
+def test_download_from_the_mounted_control_api_is_not_memory_of_the_program(heaptide_run: Run, stats: Stats) -> None:
+    text = """
+from heaptide import control
+mounted = control.start(directory="sessions")
+for _ in range(1000):
+    answer = mounted.handle("GET", "/api/v1/profiler/status", trusted=True)
+    while answer.read():
+        pass
+"""
+    # Each of the 2,000 calls of `read` has a buffer of 64 KiB.
+    assert stats(heaptide_run(text).capture)["total_bytes_allocated"] < 32_000_000
