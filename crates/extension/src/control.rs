@@ -154,7 +154,8 @@ pub fn resume_servers() {
         for_all_servers(|server| drop(server.resume()));
         0
     }
-    fork::resume_after_thread_count(resume);
+    // SAFETY: Python calls this function, with the GIL and without a frame. `resume` returns 0.
+    unsafe { fork::resume_after_thread_count(resume) };
 }
 
 /// The control API: `handle` answers a request of another server, `listen` starts a server.

@@ -267,7 +267,8 @@ pub fn after_fork_in_parent() {
         session::resume_keeper();
         0
     }
-    fork::resume_after_thread_count(resume);
+    // SAFETY: Python calls this function, with the GIL and without a frame. `resume` returns 0.
+    unsafe { fork::resume_after_thread_count(resume) };
 }
 
 /// Continues recording in a forked child, into the child's own file, if the parent follows forks.

@@ -224,7 +224,8 @@ pub fn resume_watcher() {
         }
         0
     }
-    fork::resume_after_thread_count(resume);
+    // SAFETY: Python calls this function, with the GIL and without a frame. `resume` returns 0.
+    unsafe { fork::resume_after_thread_count(resume) };
 }
 
 /// Ends the thread for good: the program exits, or this is a forked child, which may start its own.

@@ -4,9 +4,11 @@
 
 use std::ffi::CStr;
 use std::mem::transmute;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::cpython::{self, CurrentFrame, Layout, Symbols, Unsupported};
+use crate::cpython::frames::Visit;
+use crate::cpython::{self, CurrentFrame, Layout, Symbols, Unsupported, thread_frames};
 
 struct LayoutCell(std::cell::UnsafeCell<Option<Layout>>);
 
@@ -137,6 +139,42 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
     unsafe { *LAYOUT.0.get() = Some(layout) };
     READY.store(true, Ordering::Release);
     Ok(())
+}
+
+/// Returns the calling thread's innermost Python frame; 0 if it has none or the layout is unknown.
+pub(crate) fn innermost_frame() -> usize {
+    let mut innermost = 0;
+    visit_frames(&mut |frame, _, _| {
+        innermost = frame;
+        ControlFlow::Break(())
+    });
+    innermost
+}
+
+/// Returns whether the calling thread is in a Python function that this frame of the thread called, directly or not.
+pub(crate) fn is_below(caller: usize) -> bool {
+    let mut n_frames = 0;
+    let mut is_below = false;
+    visit_frames(&mut |frame, _, _| {
+        is_below = frame == caller && n_frames > 0;
+        n_frames += 1;
+        match frame == caller {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    is_below
+}
+
+/// Visits the calling thread's frames, innermost first; none if the layout is unknown.
+fn visit_frames(visit: &mut Visit<'_>) {
+    if let Some(layout) = layout() {
+        let state = thread_state();
+        if state != 0 {
+            // SAFETY: the state is the calling thread's own, and the layout was checked. A broken chain has no more frames.
+            let _ = unsafe { thread_frames(layout, state, visit) };
+        }
+    }
 }
 
 /// Whether the interpreter counts the threads of a forking process after its `after_in_parent` hooks have run, as it does

@@ -5,9 +5,10 @@
 //! child, forgets the session. Before the fork another handler takes every lock that a child may need. So no other
 //! thread holds one of them, or the linker's lock, while the process is copied.
 
+use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::arenas::ARENAS;
 use crate::cpython::interpreter;
@@ -26,6 +27,8 @@ use crate::{arenas, jobs};
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// The parent's session, in a child of a session that follows forks.
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
+/// The main thread's frame that forked last; 0 if it is unknown.
+static FORKING_FRAME: AtomicUsize = AtomicUsize::new(0);
 
 struct Inheritance {
     config: Config,
@@ -66,17 +69,42 @@ pub(crate) fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
 /// The interpreter warns about a fork in a process with several threads; Heaptide's own must not cause that warning. A
 /// version that counts after its hooks runs `resume` later, as a pending call. This applies only to the main
 /// thread: a process that forks from another thread has several threads anyway, so `resume` runs at once.
-pub fn resume_after_thread_count(resume: PendingCall) {
+///
+/// # Safety
+/// The calling thread holds the GIL, and is in an `after_in_parent` hook without a Python frame of its own. `resume` ignores
+/// its argument and raises nothing.
+pub unsafe fn resume_after_thread_count(resume: PendingCall) {
     let is_main = sys::thread_id() == std::process::id();
     let is_pending = is_main
         && Symbols::resolve().is_ok_and(|symbols| {
-            // SAFETY: `resume` ignores its argument, raises nothing, and stays loaded: the library is never unloaded.
-            interpreter::counts_threads_after_fork_hooks(&symbols)
-                && unsafe { (symbols.add_pending_call)(resume, null_mut()) } == 0
+            interpreter::counts_threads_after_fork_hooks(&symbols) && {
+                // SAFETY: the caller holds the GIL. Without a layout `resume` runs as the first pending call.
+                let _ = unsafe { interpreter::prepare(&symbols) };
+                FORKING_FRAME.store(interpreter::innermost_frame(), Ordering::Relaxed);
+                add_pending(&symbols, resume as *mut c_void)
+            }
         });
     if !is_pending {
         resume(null_mut());
     }
+}
+
+/// Lets the interpreter call [`resume_unless_in_hook`]. Returns false if its queue is full.
+fn add_pending(symbols: &Symbols, resume: *mut c_void) -> bool {
+    // SAFETY: the function raises nothing and stays loaded: the library is never unloaded.
+    unsafe { (symbols.add_pending_call)(resume_unless_in_hook, resume) == 0 }
+}
+
+/// Runs `resume`, a [`PendingCall`]. A later hook that is a Python function makes pending calls before the interpreter has
+/// counted threads; there the call is put off until the forking frame itself runs again.
+extern "C" fn resume_unless_in_hook(resume: *mut c_void) -> c_int {
+    let is_in_hook = interpreter::is_below(FORKING_FRAME.load(Ordering::Relaxed));
+    if is_in_hook && Symbols::resolve().is_ok_and(|symbols| add_pending(&symbols, resume)) {
+        return 0;
+    }
+    // SAFETY: `resume_after_thread_count` passed a function of this type.
+    let resume: PendingCall = unsafe { std::mem::transmute(resume) };
+    resume(null_mut())
 }
 
 /// Takes all locks, in the order in which other code nests them.
