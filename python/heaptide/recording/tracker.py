@@ -12,11 +12,7 @@ from _thread import allocate_lock
 from heaptide import _native, labels, redaction
 from heaptide.containment import contained
 from heaptide.messages import say_after_fork
-from heaptide.recording import program, thread_names, user_code
-
-# Imported here for `labels`, which needs it at each start: a child forked during another thread's import could not
-# finish the import, and would hang at its own start.
-from heaptide.recording import runs as runs
+from heaptide.recording import process_group, program, runs, thread_names, user_code
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,8 +41,9 @@ if TYPE_CHECKING:
         facts: list[tuple[str, str]]
 
 
-# Imports the modules that read the settings, if there are any: if a thread imported them while another one forks, the
-# child could never finish their import.
+# `labels` needs these modules and those that read the settings at each start. They are imported now: if a thread
+# imported them while another one forks, the child could never finish their import and would hang at its own start.
+_NEEDED_BY_LABELS = (process_group, runs)
 redaction.load_settings()
 
 MAX_SAMPLE_BYTES = 1 << 50
