@@ -200,8 +200,10 @@ def test_job_that_cannot_be_loaded_is_reported_without_a_traceback(
 
 
 def test_signal_ends_the_worker_after_the_current_job(tmp_path: Path) -> None:
+    # Not one long read: Python would handle a signal that arrives just before it only afterwards.
     (tmp_path / "long.py").write_text(
-        "import sys\ndef perform():\n    print('begun', flush=True)\n    sys.stdin.readline()\n    print('ended', flush=True)\n"
+        "import select, sys\ndef perform():\n    print('begun', flush=True)\n"
+        "    while not select.select([sys.stdin], [], [], 0.1)[0]:\n        pass\n    print('ended', flush=True)\n"
     )
     command = [sys.executable, "-m", "heaptide", "worker", "--max_jobs", "50", "long.py"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=-1, stdout=-1, stderr=-1, text=True) as process:
