@@ -7,6 +7,7 @@ Heaptide's. The programs here make that certain: while Heaptide's code runs, the
 from __future__ import annotations
 
 import csv
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,7 +200,9 @@ def test_job_records_add_less_than_one_free_of_an_unknown_block_per_two_jobs(
     ["heaptide.Tracker(name, objects=True)", "memray.Tracker(name, trace_python_allocators=True)"],
     ids=["heaptide", "memray"],
 )
-def test_capture_of_nothing_has_no_allocations_and_fewer_than_ten_frees(tmp_path: Path, tracker: str) -> None:
+def test_capture_of_nothing_has_no_more_than_the_frames_of_its_calls_and_fewer_than_ten_frees(
+    tmp_path: Path, tracker: str
+) -> None:
     text = f"""
 import heaptide
 from heaptide.compat import memray
@@ -213,7 +216,9 @@ record("second.tide")
     python("job.py", cwd=tmp_path)
     for name in ("first.tide", "second.tide"):
         lines = heaptide("parse", tmp_path / name).stdout.splitlines()
-        assert not [line for line in lines if line.startswith("ALLOCATION")]
+        allocations = [line for line in lines if line.startswith("ALLOCATION")]
+        # Before Python 3.11 frames are objects: here those of the calls that stop the recording.
+        assert len(allocations) <= (3 if sys.version_info < (3, 11) else 0)
         # The methods of the `with` statement, and what the interpreter's cache of attributes drops: its contents depend
         # on addresses, so the number varies from 2 to 5.
         assert sum(line.startswith("FREE") for line in lines) < 10
