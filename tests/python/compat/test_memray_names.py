@@ -59,7 +59,7 @@ def instances() -> dict[str, Any]:
     """Return an instance of each class whose instances have attributes that the class itself lacks."""
     trace = own_private.FileReader.__new__(own_private.FileReader)
     return {
-        "AllocationRecord": AllocationRecord(1, 2, 3, 6, 1, "", trace),  # type: ignore[arg-type]
+        "AllocationRecord": AllocationRecord((1, 2, 3, 4, 5, 6, 1, 0), trace),  # type: ignore[arg-type]
         "TemporalAllocationRecord": TemporalAllocationRecord(1, 6, "", trace, []),  # type: ignore[arg-type]
         "TrackedObjectRecord": TrackedObjectRecord(1, 2, True, "", trace),  # type: ignore[arg-type]
         "Interval": Interval(0, None, 1, 1),

@@ -246,7 +246,7 @@ def test_tables_can_be_kept_subtracted_dumped_and_loaded(tmp_path: Path) -> None
         print(json.dumps([
             repr(before.stat) == repr(before), repr(hp.load("tables.hpy")) == repr(after),
             [(after.stat - before.stat).count, repr(after.diff(before)).splitlines()],
-            [guppys.count, guppys.size, repr(guppys).splitlines()[2]], len(hp.loadall("tables.hpy")),
+            [guppys.count, guppys.size, repr(guppys).splitlines()[2]], len(list(hp.loadall("tables.hpy"))),
             [before.stat.size == before.size, before.stat.numrows], refused,
         ]))
         """,

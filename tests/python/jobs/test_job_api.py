@@ -237,14 +237,12 @@ def test_job_without_a_recording_makes_no_system_call(tmp_path: Path, mark: str)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("mode", ["exact", "--objects"])
-def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, parse: Any, mode: str) -> None:
-    capture = heaptide_run(
-        "import heaptide\nwith heaptide.job('first'):\n    kept = bytearray(100_000)\n",
-        *([mode] if mode.startswith("-") else []),
-    ).capture
-    files = [line for line in parse(capture) if "heaptide/jobs" in line or "heaptide/leaks" in line]
-    assert files == []
+def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, parse: Any, stats: Any) -> None:
+    program = "import heaptide\nwith heaptide.job('first'):\n    kept = bytearray(100_000)\n"
+    lines = parse(heaptide_run(program).capture)
+    assert [line for line in lines if "heaptide/jobs" in line or "heaptide/leaks" in line] == []
+    # Tables of the interpreter that the import extends stay memory of the program; the modules have 300 kB.
+    assert stats(heaptide_run(program, "--objects").capture)["total_bytes_allocated"] < 120_000
 
 
 @pytest.mark.once

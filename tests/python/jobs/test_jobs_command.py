@@ -212,14 +212,19 @@ def test_recycled_workers_are_rows_of_one_job(tmp_path: Path) -> None:
         def work(number):
             with heaptide.job("mail", key=number):
                 if number == 7:
+                    open("begun", "w").close()
                     os.kill(os.getpid(), 9)
             return number
         if __name__ == "__main__":
+            import time
             with multiprocessing.get_context("fork").Pool(2, maxtasksperchild=2) as pool:
                 results = [pool.apply_async(work, [number]) for number in range(12)]
                 for number, result in enumerate(results):
                     if number != 7:
                         result.get(60)
+                # Leaving the block ends the workers, also one that has not begun its job yet.
+                while not os.path.exists("begun"):
+                    time.sleep(0.01)
         """,
     )
     row = rows(tmp_path / "jobs")["mail"]

@@ -186,12 +186,12 @@ def recorded_jobs(heaptide_run: Run, tmp_path: Path, n_jobs: int) -> Path:
     return heaptide_run(text, "--objects", env={"HEAPTIDE_JOBS": str(tmp_path / "jobs")}).capture
 
 
-def test_job_records_add_less_than_one_free_of_an_unknown_block_per_two_jobs(
+def test_job_records_add_fewer_than_four_frees_of_unknown_blocks_per_job(
     heaptide_run: Run, stats: Stats, tmp_path: Path
 ) -> None:
     few, many = (stats(recorded_jobs(heaptide_run, tmp_path, n_jobs))["heaptide"] for n_jobs in (50, 250))
     # Not zero: the interpreter's caches keep a few blocks of one record and drop them while another one is written.
-    assert many["frees_of_unknown_blocks"] - few["frees_of_unknown_blocks"] < 100
+    assert many["frees_of_unknown_blocks"] - few["frees_of_unknown_blocks"] < 4 * 200
     assert many["allocations_over_live_blocks"] == 0
 
 

@@ -147,7 +147,11 @@ class Tracker:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        _native.unrecorded(Tracker._exit, self)
+        if self._tracks_objects:
+            # Not as below: the tuple of arguments would be a surviving object.
+            self._exit()
+        else:
+            _native.unrecorded(Tracker._exit, self)
 
     def _exit(self) -> None:
         if self._is_recording:
