@@ -343,7 +343,7 @@ proptest! {
 fn resident_sizes_of_jobs_that_take_turns_give_no_verdict_also_for_a_selection() {
     let mut lines = Vec::new();
     for number in 0..200u32 {
-        // The process grows in every run of the second job, whoever leaks.
+        // The process grows in every run of the second job, whichever job leaks.
         let (name, grown) = if number % 2 == 0 {
             ("first", 0)
         } else {

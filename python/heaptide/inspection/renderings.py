@@ -57,7 +57,7 @@ def in_row(heap_set: HeapSet, width: int) -> str:
 
 
 def fitted(texts: list[str], width: int, number: int) -> str:
-    """Join as many of the texts as fit, the first one in any case; dots stand for the rest of `number` objects."""
+    """Join as many of the texts as fit, the first one in any case; dots replace the rest of `number` objects."""
     shown = ""
     for index, text in enumerate(texts, 1):
         longer = f"{shown}, {text}" if shown else text

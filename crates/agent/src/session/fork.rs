@@ -71,7 +71,7 @@ pub(crate) fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
 /// thread: a process that forks from another thread has several threads anyway, so `resume` runs at once.
 ///
 /// # Safety
-/// The calling thread holds the GIL, and is in an `after_in_parent` hook without a Python frame of its own. `resume` ignores
+/// The calling thread holds the GIL, and is in an `after_in_parent` hook without a Python frame. `resume` ignores
 /// its argument and raises nothing.
 pub unsafe fn resume_after_thread_count(resume: PendingCall) {
     let is_main = sys::thread_id() == std::process::id();

@@ -10,7 +10,7 @@
 //!   and a conclusion holds only if all agree.
 //! - Work outside of jobs may leak. So a job must grow the process significantly more than the other jobs do.
 //!
-//! Jobs that always take turns cannot be told apart this way, and their growth is [`Growth::Shared`].
+//! Jobs that always take turns cannot be distinguished this way, and their growth is [`Growth::Shared`].
 
 use rustc_hash::FxHashMap;
 

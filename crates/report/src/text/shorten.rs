@@ -47,7 +47,7 @@ pub fn end(text: &str, max: usize) -> String {
     kept
 }
 
-/// The lines of a text, broken at spaces to at most `max` columns; a longer word has a line of its own.
+/// The lines of a text, broken at spaces to at most `max` columns; a longer word is a line.
 pub fn wrap(text: &str, max: Option<usize>) -> Vec<String> {
     let max = max.filter(|&max| width(text) > max);
     let Some(max) = max else {

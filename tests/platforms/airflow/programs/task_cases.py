@@ -25,7 +25,7 @@ if "inherit" in words:
 
 
 def report(decoder, msg):
-    """Stand in for the supervisor: keep the results as they are when Airflow learns that the task is rescheduled."""
+    """Replace the supervisor: keep the results as they are when Airflow learns that the task is rescheduled."""
     home = Path(os.environ["AIRFLOW_HOME"])
     lines = "".join(path.read_text() for path in home.glob("heaptide/tasks/by_hand/*.jsonl"))
     (home / "when reported").write_text(lines)

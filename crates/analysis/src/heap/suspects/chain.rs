@@ -7,7 +7,7 @@ use super::{Accumulation, Search};
 use crate::heap::graph::Bits;
 use crate::heap::view::Heap;
 
-/// A path with fewer objects is no chain: attributes, dicts and containers on the way to the data.
+/// A path with fewer objects is no chain: attributes, dicts and containers that lead to the data.
 const MIN_LINKS: usize = 100;
 
 /// The objects that are known to be on a path too short for a chain.

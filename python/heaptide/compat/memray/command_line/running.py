@@ -100,7 +100,7 @@ def _print_next_steps(output: str) -> None:
             f"{sys.executable} -m memray flamegraph {output}",
             flush=True,
         )
-    except BrokenPipeError:  # the program's exit code counts, whoever reads its output
+    except BrokenPipeError:  # the program's exit code counts, even if nobody reads its output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
