@@ -109,7 +109,7 @@ def test_numbers_agree_with_those_computed_from_the_lines(folder: Path) -> None:
 
 def test_text_names_the_verdict_the_limit_and_the_site(folder: Path) -> None:
     text = heaptide("jobs", folder).stdout
-    assert "leaks (" in text and "warms up" in text and "MiB" in text
+    assert "leaks (>99.9%)" in text and "warms up" in text and "MiB" in text
     assert "63 runs in 1 process on 1 host" in text
     assert "leaks: " in text and "leak at " in text
     narrow = heaptide("jobs", folder, env={**os.environ, "COLUMNS": "80"}).stdout

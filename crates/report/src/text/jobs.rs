@@ -127,8 +127,16 @@ fn line(row: &JobRow, options: &Options) -> Row {
 fn verdict(row: &JobRow) -> String {
     let trend = row.retained.and_then(|retained| retained.trend);
     match (row.verdict(), trend) {
-        (Verdict::Leaks, Some(trend)) => format!("leaks ({:.1}%)", trend.confidence * 100.0),
+        (Verdict::Leaks, Some(trend)) => format!("leaks ({})", confidence(trend.confidence)),
         (verdict, _) => verdict.name().to_owned(),
+    }
+}
+
+/// A confidence from 0 to 1, written as on the page of jobs. Nothing is certain.
+fn confidence(value: f64) -> String {
+    match value {
+        value if value >= 0.9995 => ">99.9%".to_owned(),
+        value => format!("{:.1}%", value * 100.0),
     }
 }
 
