@@ -206,6 +206,62 @@ def test_jobs_in_greenlets_have_separate_accounts(tmp_path: Path) -> None:
         assert 0 <= seen[str(number)] - number * 100_000 <= 5_000, seen
 
 
+@pytest.mark.parametrize(
+    ("container", "add"),
+    [
+        ("list", "shared.append(None)"),
+        ("dict", "shared[numbers[len(shared)]] = None"),
+        ("set", "shared.add(numbers[len(shared)])"),
+        ("bytearray", "shared.extend(b'12345678')"),
+    ],
+)
+def test_concurrent_jobs_that_extend_one_container_are_charged_for_what_each_added(
+    tmp_path: Path, container: str, add: str
+) -> None:
+    kept, quiet, grown = run(
+        tmp_path,
+        f"""
+        import asyncio
+
+        tracer = leaks.JobTracer()
+        numbers = list(range(150_000))
+        shared = None
+        kept, quiet = [], []
+
+        async def extends(n_entries):
+            for _ in range(8):
+                for _ in range(n_entries):
+                    {add}
+                await asyncio.sleep(0)
+
+        async def traced(n_entries):
+            with tracer.job("extends" if n_entries else "extends nothing") as job:
+                await extends(n_entries)
+            (kept if n_entries else quiet).append(job.retained_bytes)
+
+        async def main():
+            global shared
+            with tracer.job("creates it"):
+                shared = {container}()
+                {add}
+            before = sys.getsizeof(shared)
+            # Each job doubles the container at least once, so that each must have a part of it.
+            await asyncio.gather(*(traced(200 * 4**number) for number in range(4)), traced(0), traced(0))
+            return sys.getsizeof(shared) - before
+
+        asyncio.run(main())
+        kept.clear()
+        quiet.clear()
+        grown = asyncio.run(main())
+        print(json.dumps([kept, quiet, grown]))
+        """,
+    )
+    assert len(kept) == 4 and min(kept) > 0, "no job loses bytes because another extends the container"
+    assert max(kept) < grown, "no job is charged for the whole container"
+    assert 0 <= sum(kept) - grown <= 4 * TOLERANCE, "together they are charged for all of it"
+    assert max(map(abs, quiet)) <= TOLERANCE
+
+
 @pytest.mark.once
 def test_replacing_an_object_of_equal_size_retains_nothing(tmp_path: Path) -> None:
     seen = run(

@@ -91,7 +91,7 @@ fn release_block<const MODE: u8>(address: usize, is_pythons: bool, release: Rele
     match threads::enter_any() {
         // SAFETY: `enter_any` returned this thread's state, which stays busy until `leave`.
         Entered::Recording(state) => unsafe {
-            released::<MODE>(state, address, is_pythons);
+            released::<MODE>(state, address, is_pythons, release);
             threads::leave(state);
             true
         },
@@ -110,13 +110,14 @@ pub(super) unsafe fn released<const MODE: u8>(
     state: *mut ThreadState,
     address: usize,
     is_pythons: bool,
+    release: Release,
 ) {
     // SAFETY: the caller's promise is that of every function below.
     unsafe {
         match MODE {
             EXACT => record::free::<EXACT>(state, address),
             SAMPLED => record::free::<SAMPLED>(state, address),
-            _ => job_events::releasing(state, address, is_pythons),
+            _ => job_events::releasing(state, address, is_pythons, release),
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use heaptide_capture::{Allocator, Frame};
 
+use super::events::Release;
 use super::{EXACT, SessionMode};
 use crate::record::releases;
 use crate::record::sampler;
@@ -42,11 +43,16 @@ pub unsafe fn allocated(
 ///
 /// # Safety
 /// As for [`allocated`].
-pub unsafe fn releasing(state: *mut ThreadState, address: usize, is_pythons: bool) {
+pub unsafe fn releasing(
+    state: *mut ThreadState,
+    address: usize,
+    is_pythons: bool,
+    release: Release,
+) {
     // SAFETY: the caller guarantees the conditions of every function below.
     unsafe {
         if jobs::events::counts(state) {
-            jobs::events::releasing(state, address);
+            jobs::events::releasing(state, address, release);
         }
         let is_noted = match recording(is_pythons) {
             Some(mode) => !mode.sampled || sampler::must_note_release(address),

@@ -6,7 +6,7 @@
 //! Each function has one hook per [`HookMode`]. A session decides once which of them it installs, so a hook never has to
 //! check the mode.
 
-mod events;
+pub(crate) mod events;
 mod job_events;
 mod libc_memory;
 mod own_events;

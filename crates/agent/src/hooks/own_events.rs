@@ -56,7 +56,7 @@ pub unsafe fn released<const MODE: u8>(
             return false;
         }
         while_recording(state, |state| {
-            events::released::<MODE>(state, address, is_pythons);
+            events::released::<MODE>(state, address, is_pythons, release);
         });
     }
     true

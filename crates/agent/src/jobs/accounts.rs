@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use heaptide_capture::Allocator;
 
 use super::NOBODY;
+use super::charges::Part;
 use super::sites::{Sites, Words};
 use crate::host::own_memory;
 
@@ -27,8 +28,8 @@ pub(super) struct Account {
     /// `None` while the job runs.
     length: Option<Duration>,
     /// Live blocks that the job allocated.
-    kept_bytes: u64,
-    n_kept: u64,
+    pub kept_bytes: u64,
+    pub n_kept: u64,
     /// The high-water mark of `kept_bytes`.
     pub peak_bytes: u64,
     /// Blocks of earlier jobs that the job freed.
@@ -54,9 +55,9 @@ impl Account {
 }
 
 /// A job whose account is closed and which left blocks.
-struct Settled {
-    group: u32,
-    n_kept: u64,
+pub(super) struct Settled {
+    pub group: u32,
+    pub n_kept: u64,
 }
 
 /// With fewer, entries of settled jobs are not worth a search for those without blocks.
@@ -67,13 +68,15 @@ pub struct Accounts {
     pub(super) blocks: Words<usize, Block>,
     /// Separate, since mappings may be unmapped in parts.
     pub(super) mappings: BTreeMap<usize, Block>,
+    /// Parts of blocks that jobs other than the last one added, by the number of the block. Few blocks have any.
+    pub(super) parts: Words<u32, Vec<Part>>,
     pub(super) jobs: Words<u32, Account>,
     by_token: Words<usize, u32>,
-    settled: Words<u32, Settled>,
+    pub(super) settled: Words<u32, Settled>,
     /// Number of entries at which `settled` is searched for jobs without blocks.
     n_settled_limit: usize,
     /// Live bytes of the settled jobs of each group.
-    group_bytes: Words<u32, u64>,
+    pub(super) group_bytes: Words<u32, u64>,
     /// Jobs that were begun for another thread.
     by_thread: Words<usize, u32>,
     n_jobs: u32,
@@ -138,6 +141,15 @@ impl Accounts {
     }
 
     pub fn allocated(&mut self, address: usize, block: Block) {
+        self.insert(address, block, None);
+    }
+
+    /// Records the new version of a block that [`Accounts::resizing`] returned as `old`.
+    pub fn resized(&mut self, address: usize, block: Block, old: Block) {
+        self.insert(address, block, Some(old));
+    }
+
+    fn insert(&mut self, address: usize, block: Block, old: Option<Block>) {
         let has_room = self.blocks.try_reserve(1).is_ok() && !own_memory::ran_out();
         if !has_room {
             self.n_lost += 1;
@@ -150,21 +162,36 @@ impl Accounts {
             self.blocks.insert(address, block)
         };
         if let Some(before) = before {
-            self.take_from_owner(before);
+            self.discharge(before, NOBODY);
+            self.parts.remove(&before.number);
         }
         if let Some(account) = self.jobs.get_mut(&block.job) {
-            account.kept_bytes += block.size as u64;
-            account.peak_bytes = account.peak_bytes.max(account.kept_bytes);
-            account.n_kept += 1;
             account.allocated_bytes += block.size as u64;
             account.n_allocated += 1;
         }
+        if let Some(old) = old {
+            self.keep_parts(block, old);
+        }
+        self.charge(block);
     }
 
     /// Removes a block that job `by` frees.
-    pub fn released(&mut self, address: usize, by: u32) -> Option<Block> {
+    pub fn released(&mut self, address: usize, by: u32) {
+        self.released_after(0, address, by);
+    }
+
+    /// Removes a block that job `by` frees directly after it has allocated the block at `newest`, which may replace it.
+    pub fn released_after(&mut self, newest: usize, address: usize, by: u32) {
+        if let Some(block) = self.resizing(address, by) {
+            self.replaced(newest, block);
+            self.parts.remove(&block.number);
+        }
+    }
+
+    /// Removes a block that job `by` resizes, until [`Accounts::resized`] or [`Accounts::not_released`].
+    pub fn resizing(&mut self, address: usize, by: u32) -> Option<Block> {
         let block = self.blocks.remove(&address)?;
-        self.settle_release(block, by);
+        self.discharge(block, by);
         Some(block)
     }
 
@@ -184,7 +211,7 @@ impl Accounts {
                 break;
             }
             self.mappings.remove(&start);
-            self.settle_release(block, by);
+            self.discharge(block, by);
             if start >= address && block_end <= end {
                 whole = Some((start, block));
             }
@@ -209,57 +236,8 @@ impl Accounts {
         self.put_back(address, block, by);
     }
 
-    fn settle_release(&mut self, block: Block, by: u32) {
-        self.take_from_owner(block);
-        if self.is_left_by_another(block, by) {
-            if let Some(account) = self.jobs.get_mut(&by) {
-                account.released_bytes += block.size as u64;
-            }
-        }
-    }
-
-    /// Returns whether an ended job left this block. Blocks that no job allocated do not count: otherwise a job that
-    /// consumes its message would seem to leave a negative number of bytes.
-    fn is_left_by_another(&self, block: Block, by: u32) -> bool {
-        let is_over = self
-            .jobs
-            .get(&block.job)
-            .is_none_or(|owner| owner.length.is_some());
-        block.job != NOBODY && block.job != by && is_over
-    }
-
-    fn take_from_owner(&mut self, block: Block) {
-        if let Some(owner) = self.jobs.get_mut(&block.job) {
-            owner.kept_bytes -= block.size as u64;
-            owner.n_kept -= 1;
-        } else if block.job != NOBODY {
-            self.take_from_settled(block);
-        }
-    }
-
-    /// Most blocks are freed by the job that allocated them, so this is not part of the caller.
-    #[cold]
-    fn take_from_settled(&mut self, block: Block) {
-        if let Some(owner) = self.settled.get_mut(&block.job) {
-            owner.n_kept = owner.n_kept.saturating_sub(1);
-            let bytes = self.group_bytes.entry(owner.group).or_default();
-            *bytes = bytes.saturating_sub(block.size as u64);
-        }
-    }
-
     fn put_back(&mut self, address: usize, block: Block, by: u32) {
-        if let Some(owner) = self.jobs.get_mut(&block.job) {
-            owner.kept_bytes += block.size as u64;
-            owner.n_kept += 1;
-        } else if let Some(owner) = self.settled.get_mut(&block.job) {
-            owner.n_kept += 1;
-            *self.group_bytes.entry(owner.group).or_default() += block.size as u64;
-        }
-        if self.is_left_by_another(block, by) {
-            if let Some(account) = self.jobs.get_mut(&by) {
-                account.released_bytes = account.released_bytes.saturating_sub(block.size as u64);
-            }
-        }
+        self.charge_again(block, by);
         if is_mapping(block.allocator) {
             self.mappings.insert(address, block);
         } else {
@@ -352,7 +330,7 @@ mod tests {
         assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
         assert_eq!(accounts.jobs[&other].peak_bytes, 7000);
         // A release that failed held no more than before.
-        let released = accounts.released(0x400, job).unwrap();
+        let released = accounts.resizing(0x400, job).unwrap();
         accounts.not_released(0x400, released, job);
         assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
     }
@@ -388,7 +366,7 @@ mod tests {
         accounts.allocated(0x100, block(500, earlier));
         accounts.settle(earlier);
         let job = accounts.begin(0x20, 1);
-        let released = accounts.released(0x100, job).unwrap();
+        let released = accounts.resizing(0x100, job).unwrap();
         assert_eq!(sums(&accounts, job), (0, 500));
         accounts.not_released(0x100, released, job);
         assert_eq!(sums(&accounts, job), (0, 0));

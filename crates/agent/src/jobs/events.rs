@@ -9,6 +9,7 @@ use heaptide_capture::Allocator;
 use super::accounts::{Accounts, Block};
 use super::{ACCOUNTS, GENERATION, NOBODY, VARIABLE, is_active};
 use crate::cpython::{context, interpreter};
+use crate::hooks::events::Release;
 use crate::record::threads::ThreadState;
 
 /// The part of a thread's state that belongs to jobs. Zero bytes are a valid initial value.
@@ -27,6 +28,8 @@ pub struct ThreadMemory {
     is_noted: u32,
     /// The thread's last release, in case it fails or is part of a `realloc`.
     released: Released,
+    /// The block that the thread has allocated, if that was its last event.
+    newest: usize,
 }
 
 /// A release, in integers for which zero bytes are valid.
@@ -199,25 +202,26 @@ pub unsafe fn allocated(
         Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
         _ => 0,
     };
-    let number = accounts.next_number();
-    accounts.allocated(
-        address,
-        Block {
-            size,
-            job,
-            site,
-            number,
-            allocator,
-        },
-    );
+    let block = Block {
+        size,
+        job,
+        site,
+        number: accounts.next_number(),
+        allocator,
+    };
+    memory.newest = address;
+    match released.known_block() {
+        Some(old) if is_resized => accounts.resized(address, block, old),
+        _ => accounts.allocated(address, block),
+    }
 }
 
-/// Records that a block is about to be freed.
+/// Records that a block is about to be freed or resized.
 ///
 /// # Safety
 /// As for [`allocated`].
 #[inline(never)]
-pub unsafe fn releasing(state: *mut ThreadState, address: usize) {
+pub unsafe fn releasing(state: *mut ThreadState, address: usize, release: Release) {
     let mut accounts = ACCOUNTS.lock();
     let Some(accounts) = accounts.as_mut() else {
         return;
@@ -226,7 +230,14 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize) {
     let memory = unsafe { &mut (*state).jobs };
     // SAFETY: as in `allocated`.
     let job = unsafe { current(memory, thread_state(), accounts) };
-    memory.released = Released::new(address, accounts.released(address, job));
+    let newest = std::mem::take(&mut memory.newest);
+    memory.released = match release {
+        Release::Resize => Released::new(address, accounts.resizing(address, job)),
+        Release::Final => {
+            accounts.released_after(newest, address, job);
+            Released::NOTHING
+        }
+    };
 }
 
 /// Notes that the thread's last release is not part of a `realloc`.
@@ -251,6 +262,7 @@ pub unsafe fn releasing_range(state: *mut ThreadState, address: usize, length: u
     let memory = unsafe { &mut (*state).jobs };
     // SAFETY: as in `allocated`.
     let job = unsafe { current(memory, thread_state(), accounts) };
+    memory.newest = 0;
     memory.released = match accounts.released_range(address, length, job) {
         Some((address, block)) => Released::new(address, Some(block)),
         None => Released::NOTHING,

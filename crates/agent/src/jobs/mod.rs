@@ -7,8 +7,9 @@
 //!
 //! ```text
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
-//!                   → release:    owner's account.kept −= size; if the owner has ended: own account.released += size
+//!                   → release:    owner's account.kept −= size; if the owner is settled: own account.released += size
 //! ```
+//! If several jobs extend a block, each is charged for the bytes that it added ([`charges`]).
 //! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without
 //! jobs. If a recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first.
 //! Hooks call [`events`]; this file starts and stops the tracing.
@@ -17,6 +18,7 @@
 //! fork: a child continues with a copy.
 
 pub(crate) mod accounts;
+mod charges;
 pub(crate) mod events;
 pub mod marks;
 pub mod objects;

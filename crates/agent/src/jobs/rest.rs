@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::NOBODY;
-use super::accounts::{Accounts, Block};
+use super::accounts::Accounts;
 use super::objects::Types;
 use super::sites::{SiteFrame, Words};
 
@@ -82,38 +82,44 @@ impl Accounts {
                 rest.n_allocated = account.n_allocated;
             }
         }
-        let is_requested = |block: &Block| match whose {
-            Whose::Job(job) => block.job == job,
-            Whose::AllJobs => block.job != NOBODY,
+        let is_requested = |job: u32| match whose {
+            Whose::Job(requested) => job == requested,
+            Whose::AllJobs => job != NOBODY,
         };
         let mut by_site: Words<u32, (u64, u64)> = Words::default();
         let mut objects = Vec::new();
         // Blocks without an object: items, tables, buffers.
         let mut owned: Words<usize, usize> = Words::default();
         for (&address, block) in self.blocks.iter().chain(&self.mappings) {
-            if !is_requested(block) {
+            let mut size = 0;
+            for part in self.parts_of(block).filter(|part| is_requested(part.job)) {
+                size += part.size;
+                rest.n_kept += 1;
+                let sum = by_site.entry(part.site).or_default();
+                sum.0 += part.size as u64;
+                sum.1 += 1;
+            }
+            rest.kept_bytes += size as u64;
+            if !is_requested(block.job) {
+                // An object belongs to the job that resized it last.
+                owned.extend((size > 0).then_some((address, size)));
                 continue;
             }
-            rest.kept_bytes += block.size as u64;
-            rest.n_kept += 1;
-            let sum = by_site.entry(block.site).or_default();
-            sum.0 += block.size as u64;
-            sum.1 += 1;
             // SAFETY: the caller keeps the blocks of the table alive.
             let object = unsafe { types.object_in(address, block.size) };
             match object.filter(|_| block.allocator.is_pythons()) {
-                Some(object) => objects.push((address, block, object)),
+                Some(object) => objects.push((address, block, size, object)),
                 None => {
-                    owned.insert(address, block.size);
+                    owned.insert(address, size);
                 }
             }
         }
         let mut by_type: Words<u32, TypeSum> = Words::default();
         let mut examples = Vec::new();
-        for (address, block, object) in objects {
+        for (address, block, size, object) in objects {
             let sum = by_type.entry(object.type_number).or_default();
             sum.number = object.type_number;
-            sum.bytes += block.size as u64;
+            sum.bytes += size as u64;
             sum.n_objects += 1;
             for at in (address..address + block.size.min(MAX_SEARCHED) / 8 * 8).step_by(8) {
                 // SAFETY: the block is alive, starts at a multiple of 8 and has these words. Volatile, because some may
