@@ -76,7 +76,7 @@ __all__ = [
     "wsgi",
 ]
 
-_HOME_OF = {
+_MODULE_OF = {
     "HeapCensus": "inspection.census",
     "HeapTaken": "inspection.snapshots",
     "RecordingError": "_native",
@@ -105,23 +105,23 @@ _MODULES = ("asgi", "control", "leaks", "objects", "reports", "wsgi")
 if not TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> object:
-        home = _HOME_OF.get(name)
+        module = _MODULE_OF.get(name)
         if name in _MODULES:
             return _load(name)
-        if home is None:
+        if module is None:
             raise AttributeError(f"module 'heaptide' has no attribute {name!r}")
-        value = getattr(_load(home), name)
+        value = getattr(_load(module), name)
         globals()[name] = value
         return value
 
 
 def _load(name: str) -> object:
-    """Import a module of this package. While the process is recorded, its memory does not count as the program's."""
+    """Import a module of this package without recording the memory that the import allocates."""
     import importlib
 
     name = f"heaptide.{name}"
     native = _sys.modules.get("heaptide._native")
-    # While another thread imports the native module, it has no functions yet, and nothing is recorded.
+    # While another thread imports the native module, the module has no functions yet, and no recording can run.
     if native is None or getattr(native, "active", _no_capture)() is None:
         return importlib.import_module(name)
     return native.unrecorded(importlib.import_module, name)

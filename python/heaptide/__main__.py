@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line. The native module does the work; only programs that Python must run come back here."""
+    """Run the command line. The native module runs most commands; for the others it returns a plan to run here."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         from heaptide import _native
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     if words[:1] == ["attach"]:
         import signal
 
-        # Ctrl-C stops the recording early and in order: it must not become a KeyboardInterrupt.
+        # Ctrl-C must stop the recording cleanly, so it must not raise KeyboardInterrupt.
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
     outcome = _native.main(words)
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
         import signal
         import subprocess
 
-        # Ctrl-C is meant for the program, which must inherit the default handling, as from a shell.
+        # Ctrl-C is for the program, which must inherit the default action of SIGINT, as from a shell.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         return outcome.run([sys.executable, *flags, "-m", "heaptide"])

@@ -31,13 +31,13 @@ class App(Mounted):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(options)
-        # Not the event loop's default threads: the program may keep all of them busy.
+        # The program may keep all of the event loop's default threads busy, so the control API has its own.
         self._threads = ThreadPoolExecutor(_N_THREADS, thread_name_prefix="heaptide")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _handle_lifespan(receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
         elif scope["type"] == "http":
@@ -64,7 +64,7 @@ class App(Mounted):
                 is_last = not piece
                 await send({"type": "http.response.body", "body": piece, "more_body": not is_last})
         finally:
-            # Also if the server cancels the request: the report continues in its thread until it sees this.
+            # Also if the server cancels the request: this stops the report, which runs in another thread.
             client.leave()
             watch.cancel()
 
@@ -91,13 +91,13 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _watch(receive: Receive, client: _native.Client) -> None:
-    """Note when the client has left. The whole body has been received, so only that message can follow."""
+    """Wait until the client disconnects, and cancel its report. After the body, no other message can arrive."""
     with contextlib.suppress(Exception):
         if (await receive())["type"] == "http.disconnect":
             client.leave()
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _handle_lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

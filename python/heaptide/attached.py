@@ -1,9 +1,10 @@
 """The in-process side of `heaptide attach` and `heaptide detach`: starts a recording, stops it, and cleans up.
 
 `heaptide heap take --pid` also uses this module if the process has no control API: it takes one snapshot and cleans up.
+Each such command is one visit to the process.
 
 `crates/attach/src/visit.py` calls these functions on a new thread of the process. Nothing here may import `threading`,
-which would take that thread for the main thread. Imports are kept to a minimum, because they interrupt the program.
+which would take that thread for the main thread. This module imports little, because imports interrupt the program.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from heaptide import _native
 from heaptide.containment import contained
 from heaptide.recording import tracker
 
-# The module that keeps Heaptide's modules from one visit to the next.
+# An entry of `sys.modules` that keeps Heaptide's modules alive between two visits.
 KEEPER = "_heaptide_attached"
 
 TYPE_CHECKING = False
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
     from typing_extensions import NotRequired
 
     class Visit(TypedDict):
-        """The file that a visit writes, and what must be cleaned up afterwards."""
+        """The file that a visit writes, and what the visit must clean up."""
 
         path: str
         overwrite: bool
         # The folder with a copy of this package, made for this visit; empty if there is none.
         copied: str
-        # Heaptide's modules were not loaded before this visit.
+        # Whether this visit loaded Heaptide's modules.
         brought: bool
         # The path to which the heaptide command moves the file afterwards, if it differs.
         home: NotRequired[str]
@@ -68,9 +69,9 @@ _current: Attachment | None = None
 
 
 def attach(request: RecordingRequest) -> list[str]:
-    """Start to record. Returns the capture's path, and a warning if Python stacks cannot be read, else ""."""
+    """Start a recording. Returns the capture's path, and a warning if Python stacks cannot be read, else ""."""
     global _current
-    # Allocations of this thread are not the program's.
+    # Do not record this thread: its allocations are Heaptide's own.
     _native.leave_out_thread()
     active = _native.active()
     if active is not None:
@@ -107,7 +108,7 @@ def take_heap(request: HeapRequest) -> list[str]:
         fork=request["fork"],
         overwrite=request["overwrite"],
     )
-    _clear_away(request)
+    _clean_up(request)
     return [taken.path, f"{taken.stood_still * 1000:.1f}", request.get("home", "")]
 
 
@@ -122,7 +123,7 @@ def detach() -> list[str] | None:
         return None
     atexit.unregister(_at_exit)
     stopped = tracker.stop() if _native.active() == attachment.path else None
-    _clear_away(attachment.request)
+    _clean_up(attachment.request)
     is_complete = stopped is not None and not stopped[1]
     return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.request.get("home", "")]
 
@@ -134,7 +135,7 @@ def _at_exit() -> None:
         _remove(_current.request["copied"])
 
 
-def _clear_away(request: Visit) -> None:
+def _clean_up(request: Visit) -> None:
     _remove(request["copied"])
     if not request["brought"]:
         return
@@ -145,7 +146,7 @@ def _clear_away(request: Visit) -> None:
 
 
 def _remove(folder: str) -> None:
-    """Remove the copy of the package; a capture beside it stays."""
+    """Remove the copy of the package; keep a capture in the same folder."""
     if folder:
         try:
             for path, _, files in os.walk(os.path.join(folder, "heaptide"), topdown=False):
@@ -153,5 +154,5 @@ def _remove(folder: str) -> None:
                     os.unlink(os.path.join(path, name))
                 os.rmdir(path)
             os.rmdir(folder)
-        except OSError:  # another process was faster, or a capture is in it
+        except OSError:  # another process has removed it, or it contains a capture
             pass

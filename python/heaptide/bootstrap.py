@@ -1,7 +1,7 @@
 """Runs at the start of every interpreter, before the program: `heaptide.pth` calls :func:`begin`.
 
-Without any Heaptide setting, `heaptide.pth` takes a few microseconds and does not import this. This module reads the
-settings and loads the native module only if one of them requires it. If anything fails, the program still runs, and
+Without any Heaptide setting, `heaptide.pth` takes a few microseconds and does not import this module. This module reads
+the settings and loads the native module only if a setting requires it. If anything fails, the program still runs, and
 one line on standard error says what failed.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heaptide.settings import Settings
 
 _begun = False
-# Whether the program has not begun yet, so that `sys.argv` and the import path are not those of the program.
+# True until the program starts: `sys.argv` and the import path are not yet those of the program.
 is_early = False
 
 
@@ -38,10 +38,10 @@ def begin() -> None:
 
 
 def _is_sub_interpreter() -> bool:
-    """Return whether this is not the process's first interpreter, for which the settings have been applied already.
+    """Return whether this is a sub-interpreter. The settings have been applied in the main interpreter already.
 
-    No function that every supported version has reports this. Only the main thread of the first interpreter may set the
-    wakeup descriptor, and this is checked before the descriptor itself: a descriptor that cannot exist changes nothing.
+    No function in all supported versions reports this. Outside the main interpreter, `set_wakeup_fd` raises ValueError
+    before it checks the descriptor, so calling it with an invalid descriptor changes nothing.
     """
     import _signal  # type: ignore[import-not-found]
 
@@ -49,7 +49,7 @@ def _is_sub_interpreter() -> bool:
         _signal.set_wakeup_fd(0x7FFF_FFFF)
     except ValueError:
         return True
-    except OSError:  # the expected error: there is no such descriptor
+    except OSError:  # main interpreter: the descriptor is invalid
         pass
     return False
 
@@ -85,7 +85,7 @@ def _begin() -> None:
         return
     joined = _session(inherited) if inherited else None
     if joined is not None and joined.is_continued and not joined.is_open:
-        # The recorded process has exec'ed this program, and no other program may join its session.
+        # The recorded process has exec'ed this program, but its session does not admit other programs.
         os.environ.pop(settings.SESSION)
         joined = None
     component = ""
@@ -172,7 +172,7 @@ def _control(chosen: Settings) -> None:
     try:
         control.start_as_set(address, directory=chosen.sessions or control.sessions_in(capture_files.home(chosen)))
     except OSError as error:
-        # Programs that the first process starts inherit its address, so it is expected to be in use.
+        # A child inherits the address of the process that listens at it, so the address is expected to be in use.
         if error.errno == errno.EADDRINUSE and os.environ.get(settings.CONTROL_HOLDER, pid) != pid:
             return
         raise
@@ -180,10 +180,10 @@ def _control(chosen: Settings) -> None:
 
 
 def _join_run(chosen: Settings) -> None:
-    """Join the recording of the run that this process belongs to, if one is wanted.
+    """Join the wanted recording of this process's run, if there is one.
 
-    The control API of the process that started this one was opened by its code and not by a setting. While nothing is
-    wanted, this costs one system call.
+    The code of the parent process, not a setting, started the control API, so this process has none. If no recording
+    is wanted, this costs one system call.
     """
     from heaptide.recording import runs
 

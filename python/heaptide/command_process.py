@@ -1,10 +1,10 @@
 """Runs the heaptide command in another process, so that a report does not add to the memory of the program.
 
 The process has low priority and, on request, bounded memory. It is isolated from the program: it imports nothing from
-the program's folders and sees no variable that is meant for the program, so it is never recorded itself.
+the program's folders and inherits no variable that is meant for the program, so Heaptide never records it.
 
-The last line on standard error states the exit code. The exit status itself may be missing: a program that waits
-for all of its children may collect it first.
+The last line on standard error states the exit code, because a program that waits for all of its children may collect
+the exit status first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         env=environment(),
     )
     messages, is_stated, code = done.stderr.rpartition(_ENDED)
-    # Without the line the process was killed. The status may still be 0, if the program collected the real one.
+    # Without the line, the process was killed. `returncode` may still be 0, if the program collected the real status.
     done.returncode = int(code) if is_stated else done.returncode or 1
     done.stderr = (messages if is_stated else code).strip()
     return done
@@ -53,7 +53,7 @@ def interpreter(module: str) -> list[str]:
     """Return the command line that calls ``main`` of a module of Heaptide, before its arguments."""
     python = sys.executable or ""
     if not os.path.basename(python).startswith("python"):
-        # A web server with an embedded interpreter is not an interpreter.
+        # The interpreter is embedded, and `sys.executable` is its host, such as a web server.
         python = os.path.join(sys.prefix, "bin", "python3")
     return [python, "-I", "-S", "-c", _CODE.format(module), _PACKAGES]
 

@@ -2,8 +2,8 @@
 
 The interpreter and the program call some functions of Heaptide inside the program's own calls: when a thread starts,
 before and after a fork, in a decorated function, at exit. An exception that left such a function would change the
-program: a thread would never start, or a traceback would appear. Each of them is decorated with :func:`contained`, or
-calls :func:`report_failure` itself where a wrapper would disturb what it measures.
+program: a thread would never start, or a traceback would appear. Each such function is decorated with
+:func:`contained`, or calls :func:`report_failure` if the decorator would change what the function measures.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def contained(function: Callable[P, R]) -> Callable[P, R | None]:
     """Decorate a function that runs inside the program's own calls: if it fails, it prints one line and returns None.
 
-    KeyboardInterrupt and SystemExit pass, because they belong to the program. The names in this module are bound early:
-    a program may have emptied ``sys.modules``, or forbidden imports, by the time it exits.
+    KeyboardInterrupt and SystemExit pass, because they belong to the program. This module imports nothing later: a
+    program may have emptied ``sys.modules``, or blocked imports, when it exits.
     """
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R | None:
@@ -40,5 +40,5 @@ def report_failure(error: Exception) -> None:
     """Print one line about a failure of Heaptide, once per process. Never raises."""
     try:
         say_once(f"{reason(error)}; the program continues")
-    except Exception:  # such as an exception whose own text cannot be made
+    except Exception:  # for example, `str(error)` raises
         pass

@@ -68,9 +68,9 @@ class Control:
         """Answer a request that another server received. `path` may have any prefix before the routes.
 
         A `trusted` request comes from the program itself: it needs no token and does not count for the rate limit.
-        Other requests rely on the access control of that server. A server without one passes the file descriptor of
-        its TCP `connection`: clients of other users then need the token, except for Racetrack's routes.
-        A report is cancelled once the `client` has left.
+        Other requests rely on the access control of that server. A server without access control passes the file
+        descriptor of its TCP `connection`: clients of other users then need the token, except for Racetrack's routes.
+        A report is cancelled once the `client` has disconnected.
         """
         return self._native.handle(method, path, query, headers or [], body, trusted, connection, client)
 
@@ -109,11 +109,11 @@ class Control:
                     raise OSError(error.errno, f"control cannot listen at {address} ({error.args[-1]})") from None
         _controls.append(self)
         self._join(is_forked)
-        # Stops before the interpreter is torn down; registered early, so that it runs late.
+        # Exit handlers run in reverse order, so this one runs after those that the program registers later.
         atexit.register(self._stop_at_exit)
 
     def _join(self, is_forked: bool) -> None:
-        """Record this process if its run is being recorded, for example a worker that was started later."""
+        """Record this process if its run is being recorded. A worker may have started after the recording did."""
         try:
             warning = self._native.join_wanted(is_forked)
         except Exception as error:
@@ -173,7 +173,7 @@ def start(
     folder = os.path.realpath(directory) if directory else _sessions_of(name, group)
     run_folder = os.path.join(folder, runs.folder_name(run))
     os.environ[settings.RUN_FOLDER] = run_folder
-    labels.facts()  # lets the native module know the labels
+    labels.facts()  # passes the labels to the native module
     options: dict[str, Any] = {
         "name": name or group.name,
         "command": " ".join(redaction.command(sys.orig_argv)),
@@ -228,7 +228,7 @@ def start_as_set(address: str | None = None, **options: Any) -> Control:
 
 
 def token_as_set(chosen: settings.Settings) -> str | None:
-    """Return the token in the settings. A token file without a token is an error: it must not disable the token."""
+    """Return the token in the settings. An empty token file is an error, because it would disable access control."""
     if not chosen.token_file:
         return chosen.token or None
     try:
@@ -243,7 +243,7 @@ def token_as_set(chosen: settings.Settings) -> str | None:
 
 
 def sessions_in(home: str) -> str | None:
-    """Return the home of captures as the folder for sessions, unless other users can write to it."""
+    """Return `home` as the folder for sessions, or None if other users can write to it."""
     try:
         if home:
             _native.check_folder(home)
@@ -257,7 +257,7 @@ def _unusable(group: str, error: OSError) -> OSError:
 
 
 def _sessions_of(name: str | None, group: process_group.ProcessGroup) -> str:
-    """Return the folder for sessions: that of the process which started the run, so that all processes share it."""
+    """Return the folder for sessions. All processes of a run share the folder of the process that started it."""
     inherited = os.path.dirname(runs.inherited_folder())
     if inherited and runs.chosen() and os.path.basename(runs.inherited_folder()) == runs.folder_name(runs.name()):
         return inherited
@@ -283,7 +283,7 @@ def _directory(name: str) -> str:
 def _start_recording(path: str, options: dict[str, Any]) -> str | None:
     try:
         session = _identity(os.path.basename(os.path.dirname(path)))
-        # A process that joins before its program begins: the interpreter has not set up its arguments yet.
+        # If the process joins before its program starts, `sys.argv` is not set yet.
         is_early = getattr(sys.modules.get("heaptide.bootstrap"), "is_early", False)
         warning = tracker.start(
             path,
@@ -300,7 +300,7 @@ def _start_recording(path: str, options: dict[str, Any]) -> str | None:
 
 
 def _identity(session: str) -> bytes:
-    """Return the ID that all captures of a session share, made of the session's name and the host."""
+    """Return the ID that all captures of a session share. It consists of the session's name and the host."""
     number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
     return (runs.checksum(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 
@@ -322,7 +322,7 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
 
 @contained
 def _after_fork_in_child() -> None:
-    """Close the parent's listeners in a forked child, and give it its own socket."""
+    """Close the parent's listeners in a forked child, and open a socket of its own."""
     inherited = _controls[:]
     _controls.clear()
     for control in inherited:

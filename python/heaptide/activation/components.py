@@ -6,7 +6,7 @@
     def run_scheduler(): ...
 
 A component that is not selected only reads the configuration; the native module is not loaded. If recording fails, the
-component still runs, and one line says what failed.
+component still runs, and one line on standard error says what failed.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
     Function = TypeVar("Function", bound=Callable[..., Any])
 
-_named_by_program: set[str] = set()
+_declared: set[str] = set()
 
 
 class component:
     """Records the decorated function, or a ``with`` block, as a named component if the configuration selects it.
 
     Select components with the setting ``trace_components``. The capture is ``<component>_memory.bin`` in the folder of
-    the setting ``home``; an earlier capture is kept under the time of its last write. Decorates plain and async
+    the setting ``home``; the name of an earlier capture gets the time of its last write. Decorates plain and async
     functions. The configuration is read each time the component starts.
     """
 
     def __init__(self, name: str) -> None:
         if not isinstance(name, str) or not name:
-            raise TypeError('a component has a name: heaptide.component("scheduler")')
+            raise TypeError('a component needs a name: heaptide.component("scheduler")')
         self.name = name
         self._begun: list[SettingsRecording | None] = []
-        _named_by_program.add(name)
+        _declared.add(name)
 
     def __enter__(self) -> component:
         self._begun.append(_begin(self.name))
@@ -77,7 +77,7 @@ def selected(chosen: Settings) -> list[str]:
     """Return the components to record. An unknown name is reported once and ignored."""
     names = []
     for name in chosen.trace_components:
-        if name in _named_by_program or name in chosen.patterns:
+        if name in _declared or name in chosen.patterns:
             names.append(name)
             continue
         from heaptide import platforms
@@ -86,7 +86,7 @@ def selected(chosen: Settings) -> list[str]:
         if name in of_platforms:
             names.append(name)
         else:
-            known = sorted({*of_platforms, *chosen.patterns, *_named_by_program})
+            known = sorted({*of_platforms, *chosen.patterns, *_declared})
             say_once(
                 f"unknown component {name!r} in trace_components: use {', '.join(known)}, "
                 "or declare it in the section [components]"
@@ -95,7 +95,7 @@ def selected(chosen: Settings) -> list[str]:
 
 
 def matched(chosen: Settings) -> str:
-    """Return the selected component whose pattern matches the command line of this process, or an empty text."""
+    """Return the selected component whose pattern matches the command line of this process, or an empty string."""
     from fnmatch import fnmatchcase
 
     from heaptide.recording.program import command_words

@@ -34,7 +34,7 @@ class Configuration:
         self.platforms: list[tuple[Platform, str, dict[str, str]]] = []
 
     def unknown(self, known: set[str]) -> Iterator[tuple[str, str]]:
-        """Return settings in Heaptide's file that do not exist."""
+        """Yield the unknown settings in Heaptide's file, each with its section."""
         return (("profiling", name) for name in self.profiling if name not in known)
 
 
@@ -111,7 +111,7 @@ def _ini(path: str) -> dict[str, dict[str, str]]:
 def _toml(path: str) -> dict[str, Any]:
     with open(path, encoding="utf-8") as file:
         text = file.read()
-    # As in `heaptide.pth`. tomllib takes much longer to import than this.
+    # Importing tomllib takes much longer than this check. `heaptide.pth` makes the same check.
     if os.path.basename(path) == "pyproject.toml" and "[tool.heaptide" not in text:
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Calls a function when the program imports a module, so that a platform can be adapted without being changed.
+"""Calls a function when the program imports a module, so that Heaptide can adapt a platform without editing its files.
 
-The module is found and executed as always; the function receives it before the importing code does. If the function
-fails, the module stays as it is, and one line on standard error says why.
+Python finds and executes the module as always; the function receives it before the importing code does. If the function
+fails, the module is unchanged, and one line on standard error says why.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module's own spec, with a loader that calls the function afterwards."""
+        """Return the module's own spec, with a loader that calls the function after the module has run."""
         if name not in self._hooks:
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -45,7 +45,7 @@ class _Finder:
 
 
 class _Loader:
-    """Executes a module with its own loader, then calls the hook."""
+    """Executes a module with the module's own loader, then calls the hook."""
 
     def __init__(self, loader: Any, hook: Hook) -> None:
         self._loader = loader
@@ -57,7 +57,7 @@ class _Loader:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute the module, then call the function."""
+        """Execute the module, then call the hook."""
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

@@ -1,7 +1,7 @@
-"""Reads the part of TOML that Heaptide's settings need, for Python 3.10, whose standard library has no reader.
+"""Reads the part of TOML that Heaptide's settings need. Only for Python 3.10, which has no `tomllib`.
 
 It reads tables, strings on one line, integers, booleans, and lists of these over one or more lines. Multi-line strings
-and all other values become None, so that tables of other tools in the same file do no harm.
+and all other values become None, because the file may contain tables of other tools.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ESCAPES = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "\\"
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return the tables of a document. Raises ValueError if it cannot be divided into keys and values."""
+    """Return the tables of a document. Raises ValueError if its syntax is invalid."""
     root: dict[str, Any] = {}
     table: dict[str, Any] = root
     at = 0
@@ -24,7 +24,7 @@ def loads(text: str) -> dict[str, Any]:
             line = text[at : len(text) if end < 0 else end]
             is_list = line.startswith("[[")
             names, _ = _key(line, 2 if is_list else 1, "]")
-            # Heaptide has no list of tables: the keys that follow go into a table that nothing reads.
+            # No setting is a list of tables, so the keys that follow go into a table that nothing reads.
             table = {} if is_list else _descend(root, names)
             at += len(line)
         else:

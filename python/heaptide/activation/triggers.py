@@ -1,9 +1,8 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
-Also hands memory pressure over to `heaptide.pressure`.
-
-A native thread of Heaptide checks for these twice a second; it runs only if a setting needs it. The signal handler
-only queues a request for the thread, because starting and stopping take locks that the interrupted code may hold.
+A native thread of Heaptide checks for these, and for memory pressure, twice a second; it runs only if a setting needs
+it. The signal handler only queues a request for the thread, because starting and stopping a recording take locks that
+the interrupted code may hold.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _requests: deque[int] = deque()
 _settings: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _is_started = False
-# Checks of platforms. A forked child does not inherit them.
+# Checks that platforms added. A forked child does not inherit them.
 _further_checks: list[Callable[[], None]] = []
 
 
@@ -51,7 +50,7 @@ def obey_signal(chosen: Settings) -> None:
 
 
 def obey_file(chosen: Settings) -> None:
-    """Let the control file in the settings start and stop recordings from now on; `on` in it starts one at once."""
+    """Let the control file in the settings start and stop recordings from now on. If it says `on`, start one now."""
     global _settings, _file_seen
     _settings = chosen
     _file_seen = _file_state(chosen)
@@ -67,7 +66,7 @@ def also_check(check: Callable[[], None]) -> None:
 
 
 def start() -> None:
-    """Start the thread, if it is not running in this process."""
+    """Start the thread that checks, if it is not running in this process."""
     global _is_started
     if not _is_started:
         _is_started = True
@@ -146,7 +145,7 @@ def _content(chosen: Settings) -> str:
 
 @contained
 def _after_fork_in_child() -> None:
-    """Start the thread again in a forked child, if a signal or a control file was set up."""
+    """Start the thread again in a forked child, if a signal, a control file or memory pressure needs it."""
     global _is_started
     _further_checks.clear()
     if _is_started:

@@ -9,7 +9,7 @@ from heaptide.messages import say
 
 
 def open_page(path: str) -> None:
-    """Open a page, or print its path if there is no graphical browser: pages need one."""
+    """Open a page, or print its path if there is no graphical browser."""
     import pathlib
     import webbrowser
 
@@ -24,18 +24,18 @@ def open_page(path: str) -> None:
     # A browser may stay in the background for hours. If it inherited the output of this command, a program that reads
     # the output to its end would wait for the browser.
     sys.stdout.flush()
-    kept = os.dup(1), os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    saved = os.dup(1), os.dup(2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
     try:
         is_opened = browser.open(pathlib.Path(path).absolute().as_uri())
     except (OSError, webbrowser.Error):
         is_opened = False
     finally:
-        for number, descriptor in enumerate(kept, 1):
+        for number, descriptor in enumerate(saved, 1):
             os.dup2(descriptor, number)
             os.close(descriptor)
-        os.close(nowhere)
+        os.close(null)
     if not is_opened:
         say(f"no browser could be started: open {path} in one")

@@ -1,4 +1,4 @@
-"""``heaptide doctor``: checks whether Heaptide can work here, and says what to do if not."""
+"""``heaptide doctor``: checks whether Heaptide works on this machine, and suggests a fix for each problem."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Whether it works, and a sentence. None if the problem limits only some commands.
+    # Whether the check passed, and a sentence. None if the problem limits only some commands.
     Answer = tuple[bool | None, str]
 
 _SIGNS = {True: "ok", None: "note", False: "FAIL"}
@@ -92,7 +92,7 @@ def _folder() -> Answer:
         with tempfile.TemporaryFile(dir="."):
             return True, f"captures can be written in {os.getcwd()}"
     except OSError as error:
-        return False, f"captures cannot be written here ({error.strerror}): go elsewhere, or use -o"
+        return False, f"captures cannot be written here ({error.strerror}): change to another folder, or use -o"
 
 
 def _settings() -> Answer:
@@ -104,18 +104,18 @@ def _settings() -> Answer:
 
 
 def _attach() -> Answer:
-    """Return whether other processes of this user can be entered."""
+    """Return whether ``heaptide attach`` works for other processes of this user."""
     capabilities = _field("/proc/self/status", "CapEff:")
     is_able = bool(int(capabilities or "0", 16) & _CAP_SYS_PTRACE)
     scope = int(_text("/proc/sys/kernel/yama/ptrace_scope") or 0)
     if scope == 3:
-        return None, "kernel.yama.ptrace_scope is 3, so no process can be entered: use heaptide run"
+        return None, "kernel.yama.ptrace_scope is 3, so heaptide cannot attach to any process: use heaptide run"
     if scope and not is_able:
         return None, (
-            f"kernel.yama.ptrace_scope is {scope}, so running processes can be entered as root only: "
+            f"kernel.yama.ptrace_scope is {scope}, so only root can attach to running processes: "
             "use sudo, or sysctl kernel.yama.ptrace_scope=0"
         )
-    return True, "running processes can be entered" + ("" if is_able else " if they are yours")
+    return True, "heaptide can attach to running processes" + ("" if is_able else " of this user")
 
 
 def _limit() -> Answer:

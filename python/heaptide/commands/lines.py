@@ -43,7 +43,7 @@ class Accumulated:
     """The tables of a program, one per function, in the order of decoration."""
 
     def __init__(self, backend: str = "psutil", reading: Callable[[], int] | None = None) -> None:
-        """Create it. `reading` replaces the reading of the backend."""
+        """Create an empty collection. `reading` returns the size of the process, instead of the backend."""
         self._backend = backend
         self._reading = reading
         self._calls: dict[Profiled, Call] = {}
@@ -63,7 +63,7 @@ class Accumulated:
                 self._calls[profiled] = call
 
     def calls(self) -> list[tuple[Profiled, Call]]:
-        """Return every function that was called, with all its calls as one."""
+        """Return every function that was called, with the sum of its calls."""
         return sorted(self._calls.items(), key=lambda item: item[0].number)
 
 

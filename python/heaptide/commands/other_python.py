@@ -1,8 +1,8 @@
 """``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
 
-A Heaptide that `uv tool`, `uvx` or `pipx` installed has its own environment without the packages of the project. In
-that case the active virtual environment (``VIRTUAL_ENV``) decides. If there is none and a module is missing, one line
-says how to name it. The other interpreter imports Heaptide from this folder, and nothing else of this environment.
+If `uv tool`, `uvx` or `pipx` installed Heaptide, its environment lacks the packages of the project. By default the
+program then runs in the active virtual environment (``VIRTUAL_ENV``). If none is active and a module is missing, a
+message suggests ``--python``. The other interpreter imports only Heaptide from this environment.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Loads the package without adding its neighbours to the import path.
+# Loads the package without adding its parent folder, with all other packages, to the import path.
 _CODE = (
     "import sys; from importlib import util; folder = sys.argv.pop(1); "
     "spec = util.spec_from_file_location('heaptide', folder + '/__init__.py', submodule_search_locations=[folder]); "
@@ -27,10 +27,10 @@ _CODE = (
 )
 # Files by which `uv tool` and `pipx` mark the environments that they make.
 _MARKS = ("uv-receipt.toml", "pipx_metadata.json")
-# The folder of uv's cache with the environments of `uvx`, up to its version.
+# The folder in uv's cache that holds the environments of `uvx`, without its version number.
 _UVX_FOLDER = "archive-v"
 
-# Whether this is the interpreter that was chosen.
+# Whether `start` has started this interpreter.
 is_chosen = False
 
 
@@ -45,14 +45,14 @@ def wanted(named: str | None) -> str:
 
 
 def is_tool() -> bool:
-    """Return whether this environment has Heaptide alone: made by `uv tool`, `uvx` or `pipx`."""
+    """Return whether `uv tool`, `uvx` or `pipx` made this environment, for Heaptide alone."""
     if any(os.path.exists(os.path.join(sys.prefix, mark)) for mark in _MARKS):
         return True
     return os.path.basename(os.path.dirname(sys.prefix)).startswith(_UVX_FOLDER)
 
 
 def lacks_project() -> str:
-    """Return a sentence if the program ran in the environment of a tool; else an empty string."""
+    """Return advice if the program ran in an environment made for Heaptide alone; else an empty string."""
     if is_chosen or not is_tool():
         return ""
     example = ".venv/bin/python" if os.path.exists(".venv/bin/python") else "PATH/TO/python"
@@ -72,7 +72,7 @@ def _of_active_environment() -> str:
 
 
 def start(python: str) -> NoReturn:
-    """Replace this process by the same command in another interpreter. Raises OSError if that cannot be started."""
+    """Execute the same command with another interpreter, in this process. Raises OSError if it cannot be started."""
     python = os.path.abspath(python)
     os.execv(python, [python, "-c", _CODE, _PACKAGE, *sys.argv[1:]])
 

@@ -19,7 +19,7 @@ from heaptide.containment import contained
 from heaptide.messages import say
 from heaptide.recording import program, tracker
 
-# Not from `typing`: an import here costs the program time and is visible in its `sys.modules`.
+# Not imported from `typing`: an import here costs the program time and changes its `sys.modules`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         options: dict[str, Any]
 
 
-# The exit code if the recording cannot be written, so that the program is not started. As in crates/cli/src/exit.rs.
+# The exit code if the capture cannot be written; the program is then not started. As in crates/cli/src/exit.rs.
 CANNOT_RECORD = 125
 # The variables of the setting `act_at`.
 _ACT_AT = ("HEAPTIDE_ACT_AT", "HEAPTIDE__PROFILING__ACT_AT")
@@ -54,7 +54,7 @@ _ACT_AT = ("HEAPTIDE_ACT_AT", "HEAPTIDE__PROFILING__ACT_AT")
 
 def run(plan: Plan) -> int:
     """Record the program and run it. Returns the exit code, or exits as the program does."""
-    # An import costs the program time, so this function and those below import only the modules that this run needs.
+    # An import costs the program time, so the functions in this file import only the modules that this run needs.
     if plan["python"] is not None or "VIRTUAL_ENV" in os.environ:
         from heaptide.commands import other_python
 
@@ -73,7 +73,7 @@ def run(plan: Plan) -> int:
 
 
 def run_program(plan: Target, begin: Callable[[], int]) -> int:
-    """Call `begin`, then run the program as Python would; if `begin` returns an exit code, return that instead."""
+    """Call `begin`, then run the program as Python would. If `begin` returns an exit code, only return that code."""
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
@@ -88,7 +88,7 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
         return refusal
     error = _native.call_as_main(*call)
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
-        # As with plain Python, exit handlers no longer find these two.
+        # As with plain Python, these names no longer exist when exit handlers run.
         call[2].pop("__file__", None)
         call[2].pop("__cached__", None)
     del call
@@ -109,7 +109,7 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
 
 
 def _explain_missing_module() -> None:
-    """Say so if the module may be missing because the program ran in Heaptide's own environment."""
+    """Print a hint if the module may be missing because the program ran in Heaptide's own environment."""
     from heaptide.commands import other_python
 
     sentence = other_python.lacks_project()
@@ -118,7 +118,7 @@ def _explain_missing_module() -> None:
 
 
 def _start_recording(plan: Plan) -> int:
-    """Start to record. Returns an exit code if the program must not start, because the capture cannot be written."""
+    """Start a recording. Returns 0, or an exit code if the capture cannot be written: the program must not start."""
     output = plan["output"] or f"heaptide-{_label(plan)}.{os.getpid()}.tide"
     try:
         ending = _Ending(os.path.abspath(output), plan)
@@ -140,7 +140,8 @@ def _start_recording(plan: Plan) -> int:
 
             session.publish(ending.path, is_quiet=plan["quiet"], **plan["options"])
         elif ending.forks is not None:
-            # Before the fork: Python code after it would let the recording's thread start before Python counts threads.
+            # Count before the fork. Python code after it would give the recording's thread time to start, and Python,
+                # which counts the threads then, would warn about it.
             os.register_at_fork(before=contained(ending.forks.count))
     except FileExistsError:
         say(f"{output} exists already: choose another name with -o, or overwrite it with --force")
@@ -156,7 +157,7 @@ def _start_recording(plan: Plan) -> int:
 
 
 def _watch_pressure() -> None:
-    """Report memory pressure as set. Settings apply to programs at their start, but not to Heaptide's own commands."""
+    """Watch memory pressure as the settings say. The bootstrap does not apply settings to commands of Heaptide."""
     from heaptide import pressure, settings
 
     chosen = settings.load()
@@ -165,19 +166,19 @@ def _watch_pressure() -> None:
 
 
 class _Ending:
-    """The end of the recording, after the program's last exit handler."""
+    """Stops the recording and prints the summary, after the program's last exit handler."""
 
     def __init__(self, path: str, plan: Plan) -> None:
         self.path = path
         self.plan = plan
         self.pid = os.getpid()
-        # The user's folder and the path of the page, absolute: the program may change its working directory.
+        # Absolute paths, because the program may change its working directory.
         self.folder = os.getcwd()
         page = plan["report"] or (os.path.splitext(path)[0] + ".html" if plan["open"] else "")
         self.page = page and os.path.abspath(page)
         self.forks: run_summary.ForkCounter | None = None
         if not plan["quiet"] or self.page:
-            # Not at the end: by then the program may have forbidden imports.
+            # Imported now, because the program may have blocked imports when it exits.
             from heaptide.commands import run_summary
 
             self.lines_of_summary = run_summary.lines
@@ -234,7 +235,7 @@ def _leave_to_python(plan: Target) -> NoReturn:
 
 
 def _first_words(plan: Target) -> list[str]:
-    """Return the words by which Python finds the program."""
+    """Return the words of Python's command line that name the program."""
     option = {"module": ["-m"], "code": ["-c"]}.get(plan["kind"], [])
     return [*option, "-" if plan["kind"] == "stdin" else plan["target"]]
 
@@ -243,7 +244,7 @@ def _script(target: str, arguments: list[str]) -> tuple[Any, ...]:
     sys.argv = [target, *arguments]
     path = _absolute(target)
     if _is_importable(path):
-        # A folder or an archive with a __main__ module: it comes first on the import path, whatever the flags.
+        # A folder or an archive with a __main__ module is first on the import path, whatever the flags.
         if _may_set_first_import_path():
             sys.path[0] = path
         else:

@@ -1,8 +1,8 @@
 """The summary of ``heaptide run`` after the program: the peak, the lines responsible, the page, and the next command.
 
-Another process computes it, so that nothing can change the exit code of the program: a capture may be large, and the
-program may have little memory left. The functions of the program's process import nothing, because a program may have
-forbidden imports by the time it exits.
+Another process computes it, so that no failure can change the exit code of the program: a capture may be large, and
+the program may have little memory left. Functions that run in the program's process import nothing, because the
+program may have blocked imports when it exits.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from heaptide import command_process
 class ForkCounter:
     """Counts the children that the program forks. They are not recorded, and the summary says so."""
 
-    # Python keeps the integers up to this one, so that counting allocates nothing.
+    # CPython caches the integers up to this one, so counting allocates nothing.
     LIMIT = 256
 
     def __init__(self) -> None:
         self.n_forks = 0
 
     def count(self) -> None:
-        """Count one fork, before it."""
+        """Count the fork that is about to happen."""
         if self.n_forks < self.LIMIT:
             self.n_forks += 1
 
@@ -39,7 +39,7 @@ class ForkCounter:
 
 
 def _started_by_multiprocessing() -> int:
-    """Return the number of processes of `multiprocessing`; those of its servers are not forked by this process."""
+    """Return the number of processes that `multiprocessing` started, including those that its fork server forked."""
     module = sys.modules.get("multiprocessing.process")
     text = repr(getattr(module, "_process_counter", None))  # such as count(3): the number of the next process
     number = text[len("count(") : -1]
@@ -76,9 +76,9 @@ def _output_of(command: list[str]) -> str | None:
             parts.append(part)
         try:
             os.waitpid(pid, 0)
-        except ChildProcessError:  # the program ignores the ends of its children
+        except ChildProcessError:  # the program ignores SIGCHLD
             pass
-    except KeyboardInterrupt:  # the user does not want to wait
+    except KeyboardInterrupt:  # the user does not want to wait for the summary
         return ""
     finally:
         os.close(reader)
@@ -88,7 +88,7 @@ def _output_of(command: list[str]) -> str | None:
     return text if mark else None
 
 
-# The last line of the other process. Without it, the process was killed.
+# The last line that the other process prints. If it is missing, the process was killed.
 _COMPLETE = "\nheaptide: complete\n"
 
 

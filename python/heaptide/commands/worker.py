@@ -26,7 +26,7 @@ DEFAULT_JOBS = 10
 
 
 class Plan(TypedDict):
-    """The arguments of the command; None leaves a value to the settings."""
+    """The arguments of the command. None means that the settings decide."""
 
     job: str
     params: str | None
@@ -87,7 +87,7 @@ def work(plan: Plan) -> int:
 
 
 class Worker:
-    """Runs calls in turn until all are done, or until a signal or the tracer stops it."""
+    """Runs jobs until all are done, or until a signal or the tracer stops it."""
 
     def __init__(self, calls: list[Call], n_jobs: int, tracer: JobTracer | None) -> None:
         self.tracer = tracer
@@ -191,7 +191,7 @@ async def _result(call: Call) -> None:
 
 
 def _patch_for_greenlets() -> bool:
-    """Make waiting cooperative, before the job is imported. Without gevent, threads do the work."""
+    """Apply gevent's patches before the job is imported. Returns False if gevent is not installed."""
     try:
         monkey = importlib.import_module("gevent.monkey")
     except ImportError:

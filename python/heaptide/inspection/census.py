@@ -1,7 +1,7 @@
 """Counts the objects of this process by type: ``heaptide.heap_census()``.
 
 A census contains the number and size of the objects of each type. It is several times faster than a snapshot, which
-also contains the references between them.
+also contains the references between the objects.
 """
 
 from __future__ import annotations
@@ -94,5 +94,5 @@ def heap_census() -> HeapCensus:
 
 
 def _count(heaptide_token: object) -> HeapCensus:
-    # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
+    # The walk verifies its frame layout by finding `heaptide_token` in this frame.
     return HeapCensus(_native.count_heap(heaptide_token, known_instance()))

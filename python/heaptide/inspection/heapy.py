@@ -65,10 +65,10 @@ _OWN_KINDS = (
 # The first bytes of a snapshot.
 _MAGIC = b"\x89HEAP\r\n\x1a"
 
-# Made once and kept: if made for each inspection, these objects would count as new, and program objects could reuse
-# their addresses.
+# Created once: objects created for each inspection would count as new, and objects of the program could reuse their
+# addresses.
 _TOKEN, _FIRST, _SECOND = object(), object(), object()
-_TRIED = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
+_KNOWN_INSTANCE = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
 
 
@@ -83,7 +83,7 @@ def heap() -> IdentitySet:
 
 
 class Roots:
-    """heapy's root: attributes for what every path begins with."""
+    """heapy's root: the namespaces at which reference paths begin."""
 
     __slots__ = ()
 
@@ -171,23 +171,23 @@ class Heapy:
         return table
 
     def setref(self, reachable: IdentitySet | None = None, unreachable: Stat | IdentitySet | None = None) -> None:
-        """Leave out the present objects, or the given ones, from :meth:`heap` and :meth:`heapu`."""
+        """Leave out the current objects, or the given ones, from :meth:`heap` and :meth:`heapu`."""
         if reachable is not None or unreachable is None:
             self.setrelheap(reachable)
         if unreachable is not None or reachable is None:
             self.setrelheapu(unreachable)
 
     def setrelheap(self, reference: IdentitySet | None = None) -> None:
-        """Leave out the present objects from now on: :meth:`heap` returns only newer ones.
+        """Leave out the current objects from now on: :meth:`heap` returns only newer ones.
 
-        With a set of objects, leave out the objects that its view of the heap contains.
+        With a set, leave out all objects that were alive when that set was made.
         """
         self._before = None
         gc.collect()
         self._before = _view(_TOKEN) if reference is None else reference._set.view()
 
     def setrelheapu(self, reference: Stat | IdentitySet | None = None, stat: object = 1) -> None:
-        """Subtract the present table from those of :meth:`heapu`, or a given one."""
+        """Subtract the current table, or `reference`, from later tables of :meth:`heapu`."""
         self._unreachable_before = None
         found = self.heapu(abs=1) if reference is None else reference
         self._unreachable_before = found.by("type").stat if isinstance(found, IdentitySet) else cast("Stat", found)
@@ -274,14 +274,14 @@ class Heapy:
 
 
 def _view(heaptide_token: object) -> HeapView:
-    # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
-    return _native.snapshot_heap(heaptide_token, _TRIED, _REQUEST)
+    # The walk verifies its frame layout by finding `heaptide_token` in this frame.
+    return _native.snapshot_heap(heaptide_token, _KNOWN_INSTANCE, _REQUEST)
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:
     """Return the set of these objects. The heap is inspected when the set is first used.
 
-    Inspecting it during this call would show the caller's argument list as a referrer of the objects.
+    During this call, the caller's argument list would appear as a referrer of the objects.
     """
     return IdentitySet(None, make=_Named(list(objects)))
 
@@ -296,15 +296,15 @@ class _Named:
 
     def __call__(self) -> HeapSet:
         addresses = list(map(id, self._objects))
-        # Keep only objects without another referrer alive; the others would show a reference from here.
-        self._objects = _only_here(self._objects)
+        # Keep only objects that would otherwise be freed: this list would appear as a referrer of the others.
+        self._objects = _without_other_referrers(self._objects)
         return _view(_TOKEN).at(addresses)
 
 
-def _only_here(objects: list[object]) -> list[object]:
+def _without_other_referrers(objects: list[object]) -> list[object]:
     counts = [sys.getrefcount(each) for each in [*objects, object()]]
-    of_none_else = counts.pop() + 1
-    return [each for each, count in zip(objects, counts, strict=True) if count <= of_none_else]
+    highest = counts.pop() + 1
+    return [each for each, count in zip(objects, counts, strict=True) if count <= highest]
 
 
 def _without_own(view: HeapView, found: HeapSet) -> HeapSet:

@@ -1,4 +1,4 @@
-"""HTML tables of heap sets and censuses, as notebooks show them. They take the notebook's own styles."""
+"""HTML tables of heap sets and censuses, for notebooks. They use the notebook's styles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ N_ROWS = 10
 
 
 def html_table(heading: str, rows: Sequence[tuple[int, int, str]], first: int = 0, n_rows: int = N_ROWS) -> str:
-    """Return a table of rows: number of objects, bytes and name. With 0 for `n_rows`, all from `first` on."""
+    """Return a table of rows: number of objects, bytes and name. If `n_rows` is 0, show all rows from `first` on."""
     objects, size = sum(row[0] for row in rows), sum(row[1] for row in rows)
     end = first + n_rows if n_rows else len(rows)
     names = ("", "Objects", "%", "Size", "%", heading)

@@ -11,7 +11,7 @@ from heaptide.inspection.renderings import samples
 if TYPE_CHECKING:
     from heaptide._native import HeapPartition, HeapSet
 
-# Values of more objects would take too long.
+# Reading the values of more objects would take too long.
 _MAX_OBJECTS = 10_000
 # Titles of the column of texts, by kind.
 _REPRESENTED = "Representation (limited)"
@@ -20,7 +20,7 @@ _TITLES.update(dict.fromkeys(("int", "str", "bytes"), _REPRESENTED))
 
 
 class IdentityTable:
-    """A set of this process with a row for each object; the same attributes as `_native.HeapPartition`."""
+    """A table with one row per object of a set of this process. Has the attributes of `_native.HeapPartition`."""
 
     __slots__ = ("_rows", "_set", "_texts", "heading")
 
@@ -44,7 +44,7 @@ class IdentityTable:
 
     @staticmethod
     def suits(heap_set: HeapSet) -> bool:
-        """Return whether the objects can be asked for their values."""
+        """Return whether the values of the objects can be read: they are in this process and not too many."""
         return heap_set.view().pid == os.getpid() and 0 < len(heap_set) <= _MAX_OBJECTS
 
     def __len__(self) -> int:
@@ -81,5 +81,5 @@ class IdentityTable:
 
 
 def divide_by_identity(heap_set: HeapSet) -> HeapPartition | IdentityTable:
-    """Return a set with a row for each object."""
+    """Return a table of the set with one row per object."""
     return IdentityTable(heap_set) if IdentityTable.suits(heap_set) else heap_set.partition("id")

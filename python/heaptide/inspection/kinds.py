@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from heaptide._native import HeapSet, HeapView
 
-# heapy's names of classifiers, and those of `_native`.
+# heapy's name of each classifier → its name in `_native`.
 RELATIONS = {
     "Clodo": "kind",
     "Type": "type",
@@ -30,7 +30,7 @@ RELATIONS = {
     "Prod": "producer",
 }
 
-# Kinds whose text in heapy is more than their value.
+# Classifier → how heapy prints its kinds, if it prints more than the value.
 _TEXTS = {"unity": "<{}>", "size": "<size = {}>", "via": "<via {}>", "referrers": "<referred by: {}>", "id": "<id {}>"}
 _COMPARISONS = {
     "<": operator.lt,
@@ -43,7 +43,7 @@ _COMPARISONS = {
 
 
 class Family:
-    """The common part of kinds and sets: the classifier that makes them."""
+    """heapy's family of a kind or a set: its name and its classifier."""
 
     __slots__ = ("er", "name")
 
@@ -56,7 +56,7 @@ class Family:
 
 
 class Kind(str):
-    """All objects of one kind, in any set. As text it is the name of the kind.
+    """All objects of one kind, in any set. As a string it is the name of the kind.
 
     ``&``, ``|``, ``-``, ``^`` and ``~`` combine kinds with each other and with sets.
     """
@@ -74,7 +74,7 @@ class Kind(str):
         of_type: type | None = None,
         members: Callable[[HeapView], HeapSet] | None = None,
     ) -> Kind:
-        """Make the kind of a classifier and a value; or, with `members`, any other selection of objects."""
+        """Create the kind for a classifier and a value, or for the objects that `members` selects."""
         value = hex(int(label)) if by == "id" and label.isdecimal() else label
         text = _TEXTS.get(by, "{}").format(value) if members is None else label
         kind = super().__new__(cls, text)
@@ -110,12 +110,12 @@ class Kind(str):
 
     @property
     def dictof(self) -> Kind:
-        """The dicts of attributes of objects of this kind."""
+        """The attribute dicts of objects of this kind."""
         return Kind("kind", f"dict of {self._label}")
 
     @property
     def refdby(self) -> Kind:
-        """The objects that only objects of this kind refer to."""
+        """The objects whose referrers are all of this kind."""
         return Kind("referrers", self._label)
 
     @property
@@ -124,7 +124,7 @@ class Kind(str):
         return findex(self)
 
     def alt(self, cmp: str) -> Kind:
-        """Return the kinds that compare with this one: ``hp.Size(100).alt(">=")``, ``hp.Type(int).alt("<=")``."""
+        """Return all kinds for which the comparison with this one holds: ``hp.Size(100).alt(">=")``."""
         if cmp not in _COMPARISONS:
             raise ValueError(f"alt takes one of {', '.join(_COMPARISONS)}, not {cmp!r}")
         compare = _COMPARISONS[cmp]
@@ -169,7 +169,7 @@ class Kind(str):
         return Kind("kind", f"~{self}", members=lambda view: view.all() - self.members(view))
 
     def __contains__(self, each: Any) -> bool:
-        """Return whether an object is of this kind; for a text, also whether the name contains it."""
+        """Return whether an object is of this kind; for a string, also whether the name contains it."""
         if is_a(each, str) and str.__contains__(self, each):
             return True
         from heaptide.inspection.heapy import of_objects
@@ -220,7 +220,7 @@ class Relation:
 
     @staticmethod
     def of(by: str | Relation) -> Relation:
-        """Return the relation of a classifier of `_native`."""
+        """Return the relation for a classifier's name in `_native`."""
         if isinstance(by, Relation):
             return by
         return Relation(next((name for name, known in RELATIONS.items() if known == by), "Clodo"))
@@ -246,7 +246,7 @@ class Relation:
         return Family(self._name, self)
 
     def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
-        """Return the rows of a set: name and members."""
+        """Classify a set. Returns the name and the members of each row."""
         partition = heap_set.partition(cast("str", self.by))
         return [(name.strip(), partition.members(row)) for row, (_, _, name) in enumerate(partition.rows())]
 
@@ -288,7 +288,7 @@ class Relation:
         return Kind(by, type_name(what[0]), cast("type", what[0]) if is_a(what[0], type) else None)
 
     def __getattr__(self, name: str) -> Kind:
-        """Return the kind of a built-in type by its name with a capital: ``hp.Type.Int``."""
+        """Return the kind of a built-in type by its capitalised name: ``hp.Type.Int``."""
         import builtins
         import types
 
@@ -306,7 +306,7 @@ class Relation:
 
 
 class _ReferrerTypes(Relation):
-    """Classifies by the types of referrers. Unlike :attr:`Relation.refdby` of kinds, all dicts are one type."""
+    """Classifies by the types of referrers. The relation ``Rcs``, by kinds, divides dicts by owner; this does not."""
 
     __slots__ = ()
 
@@ -356,7 +356,7 @@ class _Both(Relation):
         ]
 
     def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Any:
-        """Return the kind of objects that have one value for each relation."""
+        """Return the kind of objects that have the first value in one relation and the second in the other."""
         if len(what) != 2:
             raise TypeError(f"{self._name} needs two arguments: one for each relation")
         return self._first(what[0]) & self._second(what[1])

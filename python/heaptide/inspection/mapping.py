@@ -1,4 +1,4 @@
-"""Parts of heapy's sets that read the objects themselves, or follow references to the end."""
+"""Operations of heapy's sets that read attributes of the objects, or follow all references."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ class MappingProxy:
         self._of = of
 
     def __getattr__(self, name: str) -> IdentitySet:
-        return self._ask(lambda each: getattr(each, name))
+        return self._map(lambda each: getattr(each, name))
 
     def __getitem__(self, key: object) -> IdentitySet:
-        return self._ask(lambda each: each[key])
+        return self._map(lambda each: each[key])
 
-    def _ask(self, question: Callable[[Any], object]) -> IdentitySet:
+    def _map(self, read: Callable[[Any], object]) -> IdentitySet:
         from heaptide.inspection.heapy import of_objects
 
-        answers = []
+        values = []
         for each in self._of.nodes:
             try:
-                answers.append(question(each))
+                values.append(read(each))
             except Exception:  # the object does not have it
                 continue
-        return of_objects(answers)
+        return of_objects(values)
 
 
 def reached(heap_set: HeapSet) -> HeapSet:
-    """Return a set and everything that can be reached from it."""
+    """Return the objects of a set and all objects reachable from them."""
     found, latest = heap_set, heap_set
     while len(latest):
         latest = latest.referents() - found
@@ -47,11 +47,11 @@ def reached(heap_set: HeapSet) -> HeapSet:
 
 
 def immediate_dominators(heap_set: HeapSet) -> HeapSet:
-    """Return the referrers that the program reaches without passing through another referrer of the set."""
+    """Return the referrers of the set that are reachable without passing through another of its referrers."""
     referrers = heap_set.referrers()
     others = heap_set.view().reachable() - referrers.dominated()
     found = referrers & others.referents()
-    # The referrers are roots, which nothing refers to.
+    # None is found if all referrers are roots, to which nothing refers.
     return found if len(found) else heap_set.dominators()
 
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from heaptide.inspection.sets import IdentitySet
 
 N_PATHS = 10
-# Paths that are read to find the objects at each step.
+# At most this many paths are read to find the objects at each step.
 _MAX_READ = 100_000
-# More paths are not sorted.
+# At most this many paths are sorted.
 _MAX_SORTED = 1000
 
 # References to avoid: from any object of the first set to any of the second.
@@ -34,7 +34,7 @@ class Path(str):
     _addresses: list[int]
 
     def __new__(cls, of: HeapSet, number: int, addresses: list[int], steps: list[str]) -> Path:
-        """Make the path with a number, through the objects at these addresses."""
+        """Create a path through the objects at these addresses."""
         path = super().__new__(cls, "".join(steps))
         path.number, path.steps, path._of, path._addresses = number, steps, of, addresses
         return path
@@ -91,14 +91,14 @@ class Paths:
         if self._sources is not None:
             found = [(addresses, [self._name_of(addresses[0]), *steps[1:]]) for addresses, steps in found]
         if len(found) == n_paths:
-            # Roots stay in their order, best first.
+            # Keep the order of the roots, best first.
             is_from_roots = self._sources is None
             roots = {steps[0]: number * is_from_roots for number, (_, steps) in reversed(list(enumerate(found)))}
             found.sort(key=lambda path: (roots[path[1][0]], _natural("".join(path[1]))))
         return n_paths, [Path(self._set, index, *each) for index, each in enumerate(found)]
 
     def _name_of(self, source: int) -> str:
-        """Return heapy's name of the object at which a path begins: `Src` if there is only one."""
+        """Return heapy's name of the object at which a path begins: `Src` if there is only one such object."""
         assert self._sources is not None
         return "Src" if len(self._sources) == 1 else brief(self._set.view().at([source]))
 
@@ -138,7 +138,7 @@ class Paths:
 
     @property
     def sets(self) -> tuple[IdentitySet, ...]:
-        """The objects at each step of the paths: those at the beginning first."""
+        """The objects at each step of the paths, from the first step to the last."""
         from heaptide.inspection.sets import IdentitySet
 
         return tuple(IdentitySet(each) for each in self._steps())
@@ -156,7 +156,7 @@ class Paths:
 
     @property
     def Dst(self) -> IdentitySet:
-        """The objects at which the paths end: those of the set that are nearest."""
+        """The objects at which the paths end: the nearest objects of the set."""
         return self.sets[-1]
 
     def edges_at(self, *levels: int) -> Edges:
@@ -199,11 +199,11 @@ class Paths:
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
-    """Return a key that sorts the numbers in texts by their value."""
+    """Return a sort key that compares numbers in the text by value."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text)]
 
 
 def as_edges(heap_set: HeapSet, edges: Any) -> Edges:
-    """Return references to avoid, as :meth:`Paths.edges_at` returns them, in the view of a set."""
+    """Translate the result of :meth:`Paths.edges_at` into the view to which a set belongs."""
     view = heap_set.view()
     return [(view.at(first.addresses()), view.at(second.addresses())) for first, second in edges or ()]

@@ -1,7 +1,7 @@
-"""heapy's reference pattern: the referrers of a set by kind, their referrers, and so on, as a small tree.
+"""heapy's reference pattern: a tree of the referrers of a set by kind, their referrers, and so on.
 
-Rows have a number and a name: ``rp[1]`` and ``rp.a`` are the set of the first row below the set itself, ``rp.ab`` or
-``rp.a.b`` that of the second row below it. ``rp.a3`` means ``rp.aaa``.
+Each row has a number and a name. A name has one letter per level of the tree: ``rp.a`` is the first referrer row, and
+``rp.ab`` or ``rp.a.b`` is the second row below it. ``rp.a3`` means ``rp.aaa``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DEPTH = 7
 _MAX_ROWS = 1000
 # The column of the first row's flag.
 _FLAG_COLUMN = 9
-# The holders of these are not interesting.
+# The pattern does not continue to the referrers of these kinds.
 _STOPS = {"module", "type", "dict of module", "dict of type", "types.CodeType", "types.FrameType"}
 _OWN = "heaptide.inspection."
 
@@ -33,7 +33,7 @@ Step = tuple[int, ...]
 
 
 class PatternRow:
-    """One row: the objects of one kind that refer to those of the row above."""
+    """One row: the objects of one kind that refer to the objects of the parent row."""
 
     __slots__ = ("flag", "index", "kind", "members", "path")
 
@@ -53,7 +53,7 @@ class PatternRow:
 
     @property
     def name(self) -> str:
-        """The name of the row: a letter for each step, ``a3`` for three equal steps; ``_`` for the set itself."""
+        """The name of the row: one letter per level, ``a3`` for three equal letters; ``_`` for the set itself."""
         runs = [(_letters(step), len(list(run))) for step, run in itertools.groupby(self.path)]
         return "".join(letter * n if n < 3 else f"{letter}{n}" for letter, n in runs) or "_"
 
@@ -71,7 +71,7 @@ def _letters(number: int) -> str:
 
 
 def _steps(name: str) -> Step | None:
-    """Return the steps that the name of a row abbreviates, or None if it is not the name of a row."""
+    """Parse the name of a row: return the child number at each level, or None if it is not the name of a row."""
     if name == "_":
         return ()
     if not re.fullmatch(r"([a-z]\d*)+", name):
@@ -193,7 +193,7 @@ class ReferencePattern:
 
     @property
     def depth(self) -> int:
-        """The number of steps that are followed."""
+        """The number of levels of the tree."""
         return self._depth
 
     @property

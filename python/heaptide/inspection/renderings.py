@@ -1,6 +1,6 @@
 """Short texts of objects, as heapy prints them: values of numbers and texts, names of functions, otherwise addresses.
 
-Only objects of built-in types are asked for their text: the methods of other types belong to the program.
+Only objects of built-in types are converted to text by `repr`: other types could run code of the program.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from heaptide._native import HeapSet
 
 WIDTH = 80
-# No text of a set shows more objects.
+# The text of a set shows at most this many objects.
 _MAX_SHOWN = 40
 _MAX_IN_ROW = 10
 _WITH_VALUE = frozenset((bool, int, float, complex, str, bytes, type(None)))
-# Types whose kind is not their name.
+# Types whose kind differs from their name.
 _KINDS = {type(None): "types.NoneType", types.BuiltinFunctionType: "types.BuiltinMethodType"}
 _NAMED = frozenset((types.FunctionType, types.BuiltinFunctionType))
 
@@ -52,12 +52,12 @@ def alternatives(names: Iterable[str]) -> str:
 
 
 def in_row(heap_set: HeapSet, width: int) -> str:
-    """Return some objects of a set, for a row of a reference pattern. Values are not read: they would take too long."""
+    """Return some objects of a set, for a row of a reference pattern. Reading their values would take too long."""
     return fitted([sample for *_, sample in heap_set.describe(_MAX_IN_ROW)], width, len(heap_set))
 
 
 def fitted(texts: list[str], width: int, number: int) -> str:
-    """Join as many of the texts as fit, the first one in any case; dots replace the rest of `number` objects."""
+    """Join the first text and as many others as fit; dots replace the rest of the `number` objects."""
     shown = ""
     for index, text in enumerate(texts, 1):
         longer = f"{shown}, {text}" if shown else text
@@ -76,7 +76,7 @@ def samples(heap_set: HeapSet, limit: int) -> list[str]:
         found = {id(each): each for each in at_addrs([address for address, *_ in described])}
     texts = []
     for address, _, kind, sample in described:
-        # The object may have been freed since, and another one have its address.
+        # The object may have been freed meanwhile, and another object may have its address.
         each = found.get(address)
         text = value_text(each) if address in found and _kind(type(each)) == kind else None
         texts.append(_without_length(kind, sample) if text is None else text)

@@ -39,7 +39,7 @@ class IdentitySet:
     with them. ``&``, ``|``, ``-`` and ``^`` combine sets, also with a type.
     """
 
-    __slots__ = ("_by", "_make", "_partition", "_pattern", "_seen")
+    __slots__ = ("_by", "_make", "_partition", "_pattern", "_heap_set")
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class IdentitySet:
         make: Callable[[], HeapSet] | None = None,
         pattern: tuple[ReferencePattern, tuple[int, ...]] | None = None,
     ) -> None:
-        self._seen = heap_set
-        # If this set is a row of a reference pattern, that row: `rp.a.b` is the row below `rp.a`.
+        self._heap_set = heap_set
+        # The reference pattern and the row that this set belongs to, for `rp.a.b`; None for other sets.
         self._pattern = pattern
-        # Makes the set when it is first used, if it does not exist yet.
+        # If `heap_set` is None, creates it when it is first used.
         self._make = make
         self._by = by
         self._partition: Divided | None = None
 
     @property
     def _set(self) -> HeapSet:
-        if self._seen is None:
+        if self._heap_set is None:
             assert self._make is not None
-            self._seen = self._make()
-        return self._seen
+            self._heap_set = self._make()
+        return self._heap_set
 
     def __getattr__(self, name: str) -> Any:
-        """Return a row of the reference pattern below this one, if this set is a row of one."""
+        """If this set is a row of a reference pattern, return the row of that name below it."""
         pattern = None if name.startswith("_") else self._pattern
         found = pattern[0].below(pattern[1], name) if pattern is not None else None
         if found is not None:
@@ -84,7 +84,7 @@ class IdentitySet:
         return Partition(self, self._divided)
 
     def table(self, first: int = 0, n_rows: int = N_ROWS) -> str:
-        """Return the rows from a number on as text; with 0 for `n_rows`, all of them."""
+        """Return `n_rows` rows from `first` on as text; all of them if `n_rows` is 0."""
         return self._divided.table(first, n_rows).rstrip("\n")
 
     def html(self, first: int = 0, n_rows: int = N_ROWS) -> str:
@@ -92,7 +92,7 @@ class IdentitySet:
         return html_table(self._divided.heading, self._divided.rows(), first, n_rows)
 
     def by(self, er: str | Relation) -> IdentitySet:
-        """Return the same objects by another classifier: `hp.Via`, its name, or a name of `_native`."""
+        """Return the same objects by another classifier: `hp.Via`, ``"Via"``, or its name in `_native`."""
         name = er.by if isinstance(er, Relation) else RELATIONS.get(er, er)
         if name == "id":
             return self.byid
@@ -136,7 +136,7 @@ class IdentitySet:
 
     @property
     def byvia(self) -> IdentitySet:
-        """By how its referrers refer to each object."""
+        """By the attribute, key or index through which referrers refer to each object."""
         return self.by("via")
 
     @property
@@ -161,7 +161,7 @@ class IdentitySet:
 
     @property
     def byprod(self) -> IdentitySet:
-        """By the line that allocated each object, if that was recorded."""
+        """By the line that allocated each object, if the allocation was recorded."""
         return self.by("producer")
 
     @property
@@ -183,7 +183,7 @@ class IdentitySet:
 
     @property
     def dominos(self) -> IdentitySet:
-        """The objects that would be freed with these, including themselves."""
+        """The objects that would be freed with these, and these objects."""
         return IdentitySet(self._set.dominated())
 
     @property
@@ -213,7 +213,7 @@ class IdentitySet:
 
     @property
     def stat(self) -> Stat:
-        """The table without its objects, to keep, dump or subtract."""
+        """The table without references to its objects, to keep, dump or subtract."""
         by = self._by if isinstance(self._by, str) else "kind"
         return Stat(by, self._divided.rows(), self._set.view().taken)
 
@@ -227,7 +227,7 @@ class IdentitySet:
 
     @property
     def maprox(self) -> MappingProxy:
-        """``h.maprox.name`` is the set of that attribute of all objects, ``h.maprox[key]`` of that item."""
+        """``h.maprox.name`` is the set of the values of attribute ``name``, ``h.maprox[key]`` of item ``key``."""
         return MappingProxy(self)
 
     @property
@@ -274,9 +274,9 @@ class IdentitySet:
         avoid_edges: Any = (),
         limit: int = N_ROWS,
     ) -> Paths:
-        """Return the shortest paths, optionally from other objects, or avoiding some objects or references."""
-        avoid = None if avoid_nodes is None else self._here(avoid_nodes)
-        sources = None if src is None else self._here(src)
+        """Return the shortest paths from the roots or from `src`, without the objects and references to avoid."""
+        avoid = None if avoid_nodes is None else self._in_this_view(avoid_nodes)
+        sources = None if src is None else self._in_this_view(src)
         return Paths(self._set, avoid, sources, as_edges(self._set, avoid_edges), maxpaths=limit)
 
     @property
@@ -318,12 +318,12 @@ class IdentitySet:
         ref          ``"imdom"``, or a function from a set to its referrers
         avoid_nodes  objects that do not count as referrers
         """
-        within = None if src is None else reached(self._here(src))
-        avoid = None if avoid_nodes is None else self._here(avoid_nodes)
+        within = None if src is None else reached(self._in_this_view(src))
+        avoid = None if avoid_nodes is None else self._in_this_view(avoid_nodes)
 
         def children(members: HeapSet) -> HeapSet:
             if callable(ref):
-                found = self._here(ref(IdentitySet(members)))
+                found = self._in_this_view(ref(IdentitySet(members)))
             else:
                 found = immediate_dominators(members) if imdom or ref == "imdom" else members.referrers()
             found = found if within is None else found & within
@@ -331,7 +331,7 @@ class IdentitySet:
 
         stop = None
         if stopkind is not None:
-            stops = self._here(stopkind)
+            stops = self._in_this_view(stopkind)
 
             def stop(members: HeapSet, names: list[str]) -> bool:
                 return members.is_subset(stops)
@@ -383,7 +383,7 @@ class IdentitySet:
         return self.er, self.kind, "<="
 
     def get_render(self) -> Callable[[Any], str]:
-        """Return the function that makes the text of an object in `brief`."""
+        """Return the function that renders an object for `brief`."""
         return lambda each: IdentitySet(self._set.view().at([id(each)])).brief
 
     def test_contains(self, element: object, env: object = None) -> bool:
@@ -399,13 +399,13 @@ class IdentitySet:
         """Return whether no object is in both sets."""
         return (self & other).count == 0
 
-    def _here(self, other: object) -> HeapSet:
-        """Return another operand as a set of the same view of the heap."""
+    def _in_this_view(self, other: object) -> HeapSet:
+        """Return the other operand as a set of this set's view of the heap."""
         view = self._set.view()
         # Not with `isinstance`, which objects and metaclasses can override.
         if is_a(other, IdentitySet):
             other = cast("IdentitySet", other)
-            # Sets of one view can be combined directly; a set of another view is matched by address.
+            # The operators raise ValueError for sets of different views; match those by address.
             try:
                 return self._set & other._set | other._set
             except ValueError:
@@ -421,16 +421,16 @@ class IdentitySet:
         )
 
     def __and__(self, other: object) -> IdentitySet:
-        return IdentitySet(self._set & self._here(other), self._by)
+        return IdentitySet(self._set & self._in_this_view(other), self._by)
 
     def __or__(self, other: object) -> IdentitySet:
-        return IdentitySet(self._set | self._here(other), self._by)
+        return IdentitySet(self._set | self._in_this_view(other), self._by)
 
     def __sub__(self, other: object) -> IdentitySet:
-        return IdentitySet(self._set - self._here(other), self._by)
+        return IdentitySet(self._set - self._in_this_view(other), self._by)
 
     def __xor__(self, other: object) -> IdentitySet:
-        return IdentitySet(self._set ^ self._here(other), self._by)
+        return IdentitySet(self._set ^ self._in_this_view(other), self._by)
 
     __rand__ = __and__
     __ror__ = __or__
@@ -440,17 +440,17 @@ class IdentitySet:
         return IdentitySet(self._set.view().reachable() - self._set, self._by)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, IdentitySet) and self._set == self._here(other)
+        return isinstance(other, IdentitySet) and self._set == self._in_this_view(other)
 
     def __hash__(self) -> int:
         # Equal for sets of different views with the same objects.
         return hash((self.count, *self._set.addresses(8)))
 
     def __le__(self, other: IdentitySet) -> bool:
-        return self._set.is_subset(self._here(other))
+        return self._set.is_subset(self._in_this_view(other))
 
     def __ge__(self, other: IdentitySet) -> bool:
-        return self._here(other).is_subset(self._set)
+        return self._in_this_view(other).is_subset(self._set)
 
     def __lt__(self, other: IdentitySet) -> bool:
         return self <= other and self.count < other.count
@@ -491,5 +491,5 @@ class IdentitySet:
 
 
 def of_view(view: HeapView, heap_set: HeapSet | None = None) -> IdentitySet:
-    """Return a view of the heap, or some of its objects, as a set."""
+    """Return the reachable objects of a view, or `heap_set`, as a heapy set."""
     return IdentitySet(view.reachable() if heap_set is None else heap_set)

@@ -1,7 +1,7 @@
 """Writes every object of this process to a file: ``heaptide.heap_snapshot()``.
 
-The walk creates no Python object and runs no Python code. The program is paused meanwhile; the result contains the
-duration. The commands of ``heaptide heap`` read the file.
+The walk creates no Python object and runs no Python code. It pauses the program; the result contains the duration of
+the pause. The commands of ``heaptide heap`` read the file.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class HeapTaken:
 
 
 class _Instance:
-    """An object whose attributes the walk reads back before it trusts its knowledge of this interpreter."""
+    """An object by which the walk verifies the interpreter's object layout: it must find both attributes."""
 
     def __init__(self, first: object, second: object) -> None:
         self.first = first
@@ -71,7 +71,7 @@ class _Instance:
 
 
 def known_instance() -> tuple[object, object, object]:
-    """Return an instance and the values of its two attributes, for the walk to read back."""
+    """Return an instance and the values of its two attributes, by which the walk verifies the object layout."""
     first, second = object(), object()
     return _Instance(first, second), first, second
 
@@ -117,7 +117,7 @@ def _request(
 def _take(
     heaptide_token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk searches this frame for `heaptide_token`. If it does not find it, local variables are left out.
+    # The walk verifies its frame layout by finding `heaptide_token` in this frame, or leaves out local variables.
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 

@@ -1,4 +1,4 @@
-"""heapy's tables without their objects: they can be kept, written to a file, read again and subtracted."""
+"""heapy's tables without references to the objects: they can be kept, written to a file, loaded and subtracted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     RowList = list[tuple[int, int, str]]
 
 N_ROWS = 10
-# Titles of tables, by which a file identifies the classifier.
+# Classifier → the title of its tables, which identifies the classifier in a file.
 HEADINGS = {
     "kind": "Kind (class / dict of class)",
     "type": "Type",
@@ -29,7 +29,7 @@ HEADINGS = {
 
 
 class PackedRows(str):
-    """The rows of a table as one text. Heaps leave out objects of this type; they cannot leave out all tuples."""
+    """The rows of a table as one string. `hp.heap()` leaves out this type; it could not leave out tuples."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class PackedRows(str):
         """Pack rows."""
         return cls("\0".join(f"{count} {size} {name}" for count, size, name in rows))
 
-    # As the rows after the last ones, it prints as nothing.
+    # `StatDifference.more` returns an empty object of this type, which must print nothing.
     __repr__ = str.__str__
 
     def rows(self) -> RowList:
@@ -51,7 +51,7 @@ class PackedRows(str):
 
 
 class StatRow:
-    """A row of a table: its number, count, bytes, bytes up to it, and name."""
+    """A row of a table: its number, count, bytes, cumulative bytes, and name."""
 
     __slots__ = ("count", "cumulsize", "index", "name", "size")
 
@@ -77,7 +77,7 @@ class Stat:
     def __init__(
         self, by: str, rows: RowList, timemade: float | None = None, first: int = 0, n_rows: int = N_ROWS
     ) -> None:
-        # A classifier that needs the objects themselves, such as `id`, cannot be used without them.
+        # Classifiers that need the objects themselves, such as `id`, do not work here.
         self._by = by if by in HEADINGS else "kind"
         self._packed = PackedRows.of(rows)
         self.timemade = time.time() if timemade is None else timemade
@@ -191,7 +191,7 @@ def _dump(
         file.write(text)
 
 
-# The name of the row for all rows that a part of a difference leaves out.
+# The name of the row that sums all rows which a part of a difference leaves out.
 _OTHERS = "<other rows>"
 
 
@@ -267,7 +267,7 @@ class StatDifference:
         names = {row[2] for row in (rows[index] if isinstance(index, slice) else [rows[index]])}
         before = [row for row in self._before if row[2] in names]
         after = [row for row in self._after if row[2] in names]
-        # The rest is equal before and after, and counts in the totals.
+        # Other rows are in the totals, with the same value before and after.
         others = (
             self.b_count - sum(row[0] for row in before),
             self.b_size - sum(row[1] for row in before),
@@ -280,7 +280,7 @@ class StatDifference:
 
     @property
     def more(self) -> StatDifference | str:
-        """The rows after these; an empty text if there are none."""
+        """The rows after these; an empty string if there are none."""
         return self[N_ROWS:] if len(self) > N_ROWS else PackedRows()
 
     @property

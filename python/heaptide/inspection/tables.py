@@ -1,4 +1,4 @@
-"""Further tables of heapy's sets: later rows, and the rows of a set as objects."""
+"""Tables of heapy's sets: a range of rows, rows by combined classifiers, and rows as objects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from heaptide.inspection.kinds import Relation
     from heaptide.inspection.sets import IdentitySet
 
-    # A set with its rows.
+    # A set divided into rows.
     Divided: TypeAlias = "HeapPartition | IdentityTable | JoinedPartition"
 
 
@@ -67,7 +67,7 @@ class Rows:
 
 
 class JoinedPartition:
-    """A set divided by a classifier that is made of others; the same attributes as `_native.HeapPartition`."""
+    """A set divided by a classifier that combines others. Has the attributes of `_native.HeapPartition`."""
 
     __slots__ = ("_relation", "_rows")
 
@@ -106,7 +106,7 @@ class JoinedPartition:
 
 
 class PartitionRow:
-    """A row of a table: its number, count, bytes, bytes up to it, name and objects."""
+    """A row of a table: its number, count, bytes, cumulative bytes, name and objects."""
 
     __slots__ = ("count", "cumulsize", "index", "name", "set", "size")
 
@@ -125,7 +125,7 @@ class PartitionRow:
 
 
 class Partition:
-    """A set, divided into rows. Prints as the set does; `get_rows` yields the rows."""
+    """A set divided into rows. Prints like the set; `get_rows` yields the rows."""
 
     __slots__ = ("_divided", "_of")
 
