@@ -1,8 +1,8 @@
 """Labels of this process: role, component, queue, rank, service, version, or any that the user sets.
 
-They come from the platform, from ``HEAPTIDE_LABELS`` and from :func:`label`; the last of these counts. Captures and
-heap snapshots have those known at their start in the header; later ones follow as records. Labels describe a whole
-process; a job describes one unit of its work.
+They come from the platform, from ``HEAPTIDE_LABELS`` and from :func:`label`; each source overrides those before it.
+Captures and heap snapshots store the labels known at their start in the header, and later labels as records. Labels
+describe a whole process; a job describes one unit of its work.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import sys
 
-# Longer keys and values are cut, and further labels are ignored: every capture of the process has all of them.
+# Longer keys and values are cut, and further labels are ignored, because every capture stores all labels.
 MAX_BYTES = 200
 MAX_LABELS = 32
 
 _set_by_program: dict[str, str] = {}
 # How often the program has set labels.
 n_changes = 0
-# The labels that the platform knows, and the process that asked for them: a forked child may have another role.
+# The labels from the platform, with the process ID they are for: a forked child may have another role.
 _of_platform: tuple[int, dict[str, str]] | None = None
 
 
@@ -33,7 +33,7 @@ def label(**labels: object) -> None:
             changed[key] = _set_by_program[key] = _cut(str(value))
     n_changes += 1
     if changed and "heaptide._native" in sys.modules:
-        from heaptide import _native  # waits if another thread is importing it
+        from heaptide import _native  # waits if another thread is importing the module
 
         known = current()
         _native.set_labels(list(known.items()), [(key, known.get(key, "")) for key in changed])
@@ -57,7 +57,7 @@ def facts() -> list[tuple[str, str]]:
 
 
 def parse(text: str) -> dict[str, str]:
-    """Return the labels in a text such as ``service=shop,version=1.4``; an invalid one raises ValueError."""
+    """Return the labels in a text such as ``service=shop,version=1.4``. Raises ValueError if it is invalid."""
     labels = {}
     for word in text.split(","):
         key, equals, value = word.partition("=")
@@ -93,7 +93,7 @@ def _labels_of_this_process() -> dict[str, str]:
     from heaptide import _native
 
     found = {}
-    # The command of a process that multiprocessing started names no program; the group's first process names it.
+    # The command line of a process of `multiprocessing` names no program; that of the group's first process does.
     if _may_be_of_a_platform(sys.orig_argv) or any("multiprocessing" in word for word in sys.orig_argv):
         from heaptide import platforms
         from heaptide.recording import process_group, program
@@ -105,7 +105,7 @@ def _labels_of_this_process() -> dict[str, str]:
 
 
 def _may_be_of_a_platform(words: list[str]) -> bool:
-    """Return whether a word contains the name of a platform: most do not, and importing `platforms` takes time."""
+    """Return whether a word contains the name of a platform. If not, `platforms` need not be imported."""
     program = " ".join(words).lower()
     files = os.listdir(os.path.join(os.path.dirname(__file__), "platforms"))
     return any(name.partition(".")[0] in program for name in files)

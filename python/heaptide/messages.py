@@ -6,15 +6,15 @@ import os
 import sys
 
 _said: set[str] = set()
-_interpreted: dict[int, str] = {}
+_ESCAPES: dict[int, str] = {}
 
 
 def say(message: str) -> None:
     """Print one line on standard error. Never raises: a closed or replaced standard error is ignored.
 
-    Bypasses Python's buffer where possible: an interpreter that exits while another thread holds its lock aborts.
+    Bypasses Python's buffer where possible: the interpreter aborts if it exits while another thread locks the buffer.
     """
-    text = printable(message).replace("\n", "\\n")  # a name with a line feed must not forge a line
+    text = printable(message).replace("\n", "\\n")  # a line feed in a name must not look like another message
     line = f"heaptide: {text}\n"
     try:
         if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:
@@ -27,7 +27,7 @@ def say(message: str) -> None:
 
 
 def say_after_fork(message: str) -> None:
-    """Print one line on descriptor 2, for a forked child: a lock of a replaced standard error may be held for ever."""
+    """Print one line on descriptor 2. In a forked child, a replaced standard error may be locked for ever."""
     try:
         os.write(2, f"heaptide: {message}\n".encode("utf-8", "backslashreplace"))
     except OSError:
@@ -35,15 +35,15 @@ def say_after_fork(message: str) -> None:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for what a terminal would interpret: names and paths come from anywhere.
+    """Return the text with control characters escaped, because a terminal would interpret them.
 
     The same characters as in the crate `report`, text/controls.rs: controls, and marks that change the direction.
     """
-    if not _interpreted:
+    if not _ESCAPES:
         controls = [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)]
         marks = [0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)]
-        _interpreted.update({code: f"\\u{code:04x}" for code in controls + marks})
-    return text.translate(_interpreted)
+        _ESCAPES.update({code: f"\\u{code:04x}" for code in controls + marks})
+    return text.translate(_ESCAPES)
 
 
 def say_once(message: str) -> None:

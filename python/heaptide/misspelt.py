@@ -1,6 +1,6 @@
 """Finds environment variables whose names resemble a variable of Heaptide: `HEAPTIDE_OBJECT` for `HEAPTIDE_OBJECTS`.
 
-Other unknown names that begin with `HEAPTIDE` are the user's own.
+Other unknown names that begin with `HEAPTIDE` are accepted: the user may have defined them for another purpose.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
 PREFIX = "HEAPTIDE"
-# From this length on, two letters may differ.
+# Names longer than this, without the prefix, may differ in two letters; others in one.
 _LONG = 8
 
 
@@ -28,7 +28,7 @@ def misspelt(names: Iterable[str], known: Collection[str]) -> list[tuple[str, st
 
 
 def distance(one: str, other: str) -> int:
-    """Return how many letters must be inserted, removed, replaced or swapped with their neighbour."""
+    """Return the edit distance: letters to insert, remove, replace or swap with their neighbour."""
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):

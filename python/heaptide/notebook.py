@@ -60,12 +60,12 @@ Usage: %%heaptide [--objects] [--leaks] [--short] [--page] [-o file.html] [--hei
 
 
 _LONG_OPTIONS = ("--objects", "--leaks", "--short", "--page", "--height")
-# Cells with a lower peak get the short form: a notebook stores every page, which has more than 100 kB.
+# Cells with a lower peak get the short form, because a notebook stores every page, of more than 100 kB.
 _SMALL_PEAK = 1_000_000
 _N_FUNCTIONS = 5
 
 
-def _mistake(text: str) -> Exception:
+def _usage_error(text: str) -> Exception:
     """Return an error that a notebook shows as one line, without a traceback."""
     from IPython.core.error import UsageError  # type: ignore[import-not-found,unused-ignore]
 
@@ -124,7 +124,7 @@ class _Options:
                 for letter in word[1:]:
                     self.values.setdefault(letter, []).append("")
             else:
-                raise _mistake(f"unknown option {word}: add ? to the magic's name for help")
+                raise _usage_error(f"unknown option {word}: add ? to the magic's name for help")
             rest = after.strip()
         self.statement = rest
 
@@ -135,7 +135,7 @@ class _Options:
         try:
             return float(text)
         except ValueError:
-            raise _mistake(f"{text!r} is not a number for option {name}") from None
+            raise _usage_error(f"{text!r} is not a number for option {name}") from None
 
     def has(self, name: str) -> bool:
         return name in self.values
@@ -147,7 +147,7 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(magics.memit, "line_cell", "memit")
     shell.register_magic_function(magics.mprun, "line_cell", "mprun")
     shell.register_magic_function(magics.heaptide, "line_cell", "heaptide")
-    # Before the transformer that turns a cell magic into a call.
+    # Must run before the transformer that turns a cell magic into a call.
     shell.input_transformer_manager.line_transforms.insert(0, magics.await_cells_that_await)
 
 
@@ -176,7 +176,7 @@ class Magics:
         interval = options.number("i", 0.1)
         include_children = options.has("c")
         if repeat < 1:
-            raise _mistake(f"-r must be at least 1, not {repeat}")
+            raise _usage_error(f"-r must be at least 1, not {repeat}")
         statement = options.statement if cell is None else cell
         namespace = self.shell.user_ns
         if cell is not None and options.statement:
@@ -202,7 +202,7 @@ class Magics:
         options = _Options(line, "fT", "rc")
         names = options.values.get("f", [])
         if not names:
-            raise _mistake("no function is named: name one with -f")
+            raise _usage_error("no function is named: name one with -f")
         namespace = self.shell.user_ns
         accumulated = Accumulated(reading=bytes_with_children if options.has("c") else None)
         restored = [self._replace(name, accumulated.profile, namespace) for name in names]
@@ -248,7 +248,7 @@ class Magics:
         return value
 
     def await_cells_that_await(self, lines: list[str]) -> list[str]:
-        """Let the shell await a %%heaptide cell that awaits, because a kernel's event loop is already running."""
+        """Turn a %%heaptide cell that awaits into an ``await`` statement, because the event loop already runs."""
         name, _, line = lines[0].strip().partition(" ") if lines else ("", "", "")
         if name != "%%heaptide":
             return lines
@@ -270,7 +270,7 @@ class Magics:
                 with Tracker(capture, objects=options.has("objects")):
                     yield
             finally:
-                # Also after an exception: a cell that ran out of memory is the most interesting one.
+                # Also after an exception, for example if the cell ran out of memory.
                 self._report(options, capture, page, height)
 
     def _report(self, options: _Options, capture: str, page: str, height: int) -> None:
@@ -296,7 +296,7 @@ class Magics:
             return
         with open(page, encoding="utf-8") as file:
             document = html.escape(file.read(), quote=True)
-        # A frame isolates the page's styles from the notebook's; the page's policy forbids network requests.
+        # A frame isolates the page's styles from the notebook's. The page's content policy forbids network requests.
         frame = f'<iframe style="width:100%;height:{height}px;border:0" srcdoc="{document}"></iframe>'
         self._show(line, f"<div>{frame}</div>")
 
@@ -322,7 +322,7 @@ class Magics:
         return code
 
     def _prepared(self, text: str) -> tuple[str, str, int]:
-        """Return the text, file name and flags with which the shell would compile the cell."""
+        """Return the transformed text, and the file name and flags with which the shell would compile it."""
         text = self.shell.transform_cell(text) if hasattr(self.shell, "transform_cell") else text
         name = "<heaptide cell>"
         cache = getattr(self.shell.compile, "cache", None)
@@ -341,7 +341,7 @@ class Magics:
                 return lambda: setattr(owner, attribute, original)
             original = namespace[name]
         except (NameError, KeyError, AttributeError) as error:
-            raise _mistake(f"there is no function {name} in this notebook ({reason(error)})") from None
+            raise _usage_error(f"there is no function {name} in this notebook ({reason(error)})") from None
         namespace[name] = decorate(original)
 
         def restore() -> None:
@@ -352,7 +352,7 @@ class Magics:
     def _page(self, text: str) -> None:
         from IPython.core.page import page  # type: ignore[import-not-found,unused-ignore]
 
-        # A kernel's pager is not stored in the notebook, and headless front ends have none.
+        # A notebook does not store the output of a kernel's pager, and headless front ends have no pager.
         if hasattr(self.shell, "kernel"):
             print(text, end="")
         else:

@@ -1,9 +1,9 @@
-"""Reports live memory before the process is killed for it: ``HEAPTIDE_ACT_AT``, :func:`on_pressure`.
+"""Reports live memory before the kernel kills the process: ``HEAPTIDE_ACT_AT``, :func:`on_pressure`.
 
 A native thread of Heaptide reads the memory in use fifty times a second, without the GIL. When it crosses the
 threshold, that thread calls :func:`check`, which writes the beginning of the report and starts another process. That
-process adds the sites from the capture, so that they add nothing to the memory of the program, and survives it. A
-crossing counts once, and at most every ten minutes.
+process adds the sites from the capture; it does not use the program's memory, and it survives the program. A crossing
+is reported once, and at most every ten minutes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_THRESHOLD = "90%"
-# Bytes that a census needs for each block of Python's allocator, and in any case.
+# A census needs this many bytes for each block of Python's allocator, and a constant number.
 CENSUS_BYTES_PER_BLOCK = 40
 CENSUS_BYTES = 4 << 20
 N_TYPES = 20
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from heaptide.pressure_report import main; main()"
 _SHELL = "/bin/sh"
-# If memory runs out while the new process starts, the kernel must end it and not the program, which is larger.
+# If memory runs out while the new process starts, the kernel must kill that process, not the larger program.
 _EXPENDABLE = 'echo 900 >/proc/self/oom_score_adj; exec "$@"'
 
 _functions: list[Callable[[Pressure], object]] = []
@@ -58,8 +58,8 @@ class Pressure:
 def on_pressure(function: Callable[[Pressure], Any], *, at: str | None = None) -> Callable[[Pressure], Any]:
     """Call `function` with a :class:`Pressure` when memory use crosses the threshold. Also usable as a decorator.
 
-    `at` is a threshold as in HEAPTIDE_ACT_AT; by default it stays as it is, or is 90% of the control group's limit. The
-    function runs on a thread of Heaptide, which is not recorded. The report of live memory is written in any case.
+    `at` is a threshold as in HEAPTIDE_ACT_AT. By default, the current threshold applies, or 90% of the control group's
+    limit. The function runs on a thread of Heaptide, which is not recorded. Heaptide also writes the report.
     """
     if not callable(function):
         raise TypeError(f"on_pressure needs a function, not {function!r}")
@@ -70,7 +70,7 @@ def on_pressure(function: Callable[[Pressure], Any], *, at: str | None = None) -
 
 
 def watch(threshold: str, *, command: str | None = None) -> None:
-    """Watch for a threshold: `90%`, `400MB` or `90% of 400MB`. A later one replaces it."""
+    """Set the threshold: `90%`, `400MB` or `90% of 400MB`. Replaces an earlier one."""
     from heaptide.activation import triggers
 
     global _is_watching, _command
@@ -96,7 +96,7 @@ def watch(threshold: str, *, command: str | None = None) -> None:
 
 
 def check() -> None:
-    """Act on a crossing, if there was one. Runs on Heaptide's thread."""
+    """Report a crossing of the threshold, if there was one. Runs on Heaptide's thread."""
     crossing = _native.take_pressure()
     if crossing is None:
         return
@@ -130,7 +130,7 @@ def _new_path(capture: str | None) -> str:
 
 
 def _headroom(found: Pressure) -> int:
-    """Return the bytes that the process can still take: up to the limit, or what the machine has left."""
+    """Return the bytes that the process can still allocate: up to the limit, or the machine's available memory."""
     if found.limit_bytes > found.threshold_bytes:
         return max(0, found.limit_bytes - found.used_bytes)
     try:
@@ -160,7 +160,7 @@ def _types(headroom: int) -> str:
 
 
 def _begin_report(found: Pressure, capture: str | None, types: str) -> None:
-    """Write what is known already. If memory is too short for another process, this is the report."""
+    """Write the first part of the report. If there is no memory for another process, it is the whole report."""
     hint = "" if capture is None else f"; this command shows them: heaptide summary --leaks --by location {capture}"
     used, limit, threshold = map(_native.size_text, (found.used_bytes, found.limit_bytes, found.threshold_bytes))
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
@@ -179,14 +179,14 @@ def _begin_report(found: Pressure, capture: str | None, types: str) -> None:
 
 
 def _start_report(found: Pressure, capture: str | None) -> None:
-    """Start the process that adds sites and runs the command. It leaves this process's children at once."""
+    """Start the process that adds sites and runs the command. It detaches, so it is no child of the program."""
     import json
     import subprocess
 
     from heaptide import command_process
 
     python, *_ = command_process.command()
-    wanted = {
+    request = {
         "report": found.report,
         "capture": capture,
         "used": found.used_bytes,
@@ -200,9 +200,9 @@ def _start_report(found: Pressure, capture: str | None) -> None:
         words = [_SHELL, "-c", _EXPENDABLE, "sh", *words]
     subprocess.run(
         words,
-        input=json.dumps(wanted).encode(),
+        input=json.dumps(request).encode(),
         stdout=subprocess.DEVNULL,
-        # A process that is killed here prints nothing of use to the program's reader.
+        # Messages of this process would only confuse in the output of the program.
         stderr=subprocess.DEVNULL,
         env=command_process.environment(),
         start_new_session=True,

@@ -1,8 +1,8 @@
-"""The process that completes the report of memory pressure: started by `heaptide.pressure`, on its own when it works.
+"""The process that completes the report of memory pressure. `heaptide.pressure` starts it.
 
-It detaches from the program, and asks the kernel to end it first if memory runs out, and its children before it. Each
-part of the report is in the file as soon as it is known, and a part that does not fit in memory is named with the
-command that shows it later.
+It detaches from the program. If memory runs out, the kernel kills its children first, then this process, then others.
+It writes each part of the report as soon as it is known. For a part that needs too much memory, it writes the command
+that shows this part later.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NICENESS = 10
-# What the kernel adds to the score of a process when it must end one, in thousandths of all memory.
+# Values of oom_score_adj, in thousandths of all memory: the kernel kills the process with the highest score.
 _OWN_SCORE, _CHILD_SCORE = "900", "1000"
 _N_ROWS = "40"
-# The signal with which the kernel ends a process to free memory.
+# The kernel kills a process with this signal to free memory.
 _KILLED = 9
 
 
 def main() -> None:
-    """Read the order from standard input, detach, write the report and run the command."""
-    wanted = json.load(sys.stdin)
+    """Read the request from standard input, detach, write the report and run the command."""
+    request = json.load(sys.stdin)
     if os.fork():
         os._exit(0)
     _yield_to_program()
-    report = os.open(wanted["report"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-    _write(report, wanted)
+    report = os.open(request["report"], os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+    _write(report, request)
     os.close(report)
-    if wanted["command"]:
-        _run_command(wanted)
+    if request["command"]:
+        _run_command(request)
     os._exit(0)
 
 
 def _yield_to_program() -> None:
-    """Let the kernel prefer the program: for the processor, and when it must end a process."""
+    """Lower this process's CPU priority, and make the kernel kill it before the program if memory runs out."""
     try:
         os.nice(_NICENESS)
     except OSError:  # a sandbox may forbid it
@@ -54,8 +54,8 @@ def _set_oom_score(score: str) -> None:
         pass
 
 
-def _write(report: int, wanted: dict[str, Any]) -> None:
-    capture = wanted["capture"]
+def _write(report: int, request: dict[str, Any]) -> None:
+    capture = request["capture"]
     if capture is None:
         _add(report, "Sites are missing: the process was not being recorded. Record it, sampled for example.\n\n")
     else:
@@ -68,7 +68,7 @@ def _write(report: int, wanted: dict[str, Any]) -> None:
 
 
 def _has_jobs(capture: str) -> bool:
-    """Return whether this version groups by job, and the capture has jobs."""
+    """Return whether this version of Heaptide can group by job, and the capture has jobs."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -86,7 +86,7 @@ def _add(report: int, text: str) -> None:
 
 
 def _add_command(report: int, words: list[str]) -> None:
-    """Append the output of a heaptide command, run in another process: a failure must not end this one."""
+    """Append the output of a heaptide command. It runs in another process, so its failure does not end this one."""
     child = os.fork()
     if child == 0:
         os._exit(_heaptide(report, words))
@@ -99,21 +99,21 @@ def _add_command(report: int, words: list[str]) -> None:
 def _heaptide(output: int, words: list[str]) -> int:
     _set_oom_score(_CHILD_SCORE)
     os.dup2(output, 1)
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     from heaptide import _native
 
     outcome = _native.main(words)
     return outcome if isinstance(outcome, int) else 2
 
 
-def _run_command(wanted: dict[str, Any]) -> None:
+def _run_command(request: dict[str, Any]) -> None:
     import subprocess
 
     variables = {
-        "HEAPTIDE_REPORT": wanted["report"],
-        "HEAPTIDE_PID": str(wanted["pid"]),
-        "HEAPTIDE_USED_BYTES": str(wanted["used"]),
-        "HEAPTIDE_LIMIT_BYTES": str(wanted["limit"]),
+        "HEAPTIDE_REPORT": request["report"],
+        "HEAPTIDE_PID": str(request["pid"]),
+        "HEAPTIDE_USED_BYTES": str(request["used"]),
+        "HEAPTIDE_LIMIT_BYTES": str(request["limit"]),
     }
-    subprocess.run(["/bin/sh", "-c", wanted["command"]], env={**os.environ, **variables}, check=False)
+    subprocess.run(["/bin/sh", "-c", request["command"]], env={**os.environ, **variables}, check=False)

@@ -1,4 +1,4 @@
-"""Files that only this user can read: reports, pages and graphs hold names, source lines and values of the program."""
+"""Writes files that only this user can read, because reports, pages and graphs contain data of the program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def write(path: str | os.PathLike[str], text: str | bytes) -> None:
-    """Write a whole file, in place of an existing one. A reader never finds it unfinished; a link is not followed."""
+    """Write a file atomically, replacing an existing one. Does not follow a symbolic link."""
     from heaptide import _native
 
     _native.write_file(path, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))

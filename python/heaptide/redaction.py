@@ -1,4 +1,4 @@
-"""Hides texts that must not be stored: those that match the setting `redact`, and tokens of the control API.
+"""Hides texts that files must not contain: those that match the setting `redact`, and tokens of the control API.
 
 Patterns and tokens apply to the command line in captures and snapshots, and to the values in snapshots.
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from heaptide.settings import Settings
 
-# Tokens that programs passed to the control API themselves.
+# Tokens that the program passed to the control API in code.
 _tokens: set[str] = set()
-# The environment for which the settings were read.
+# Heaptide's environment variables, and the settings read from them.
 _loaded: tuple[list[tuple[str, str]], Settings] | None = None
 
 
@@ -33,7 +33,7 @@ def patterns(more: Iterable[str] = ()) -> list[str]:
 
 
 def secrets() -> list[str]:
-    """Return all tokens of the control API that this process knows."""
+    """Return all tokens of the control API, from the program and from the settings."""
     chosen = load_settings()
     named = (chosen.token, _content(chosen.token_file)) if chosen else ()
     return [*sorted(_tokens), *filter(None, named)]
@@ -46,16 +46,16 @@ def command(words: list[str]) -> list[str]:
         return words
     from heaptide import _native
 
-    # A word that is not valid text is compared without its invalid bytes, and kept as it is unless it is hidden.
+    # A word with invalid bytes is compared with these replaced. It is kept unchanged unless it must be hidden.
     compared = [word.encode("utf-8", "replace").decode() for word in words]
     shown = _native.redact_command(compared, hidden, tokens)
     return [word if new == old else new for word, old, new in zip(words, compared, shown, strict=True)]
 
 
 def load_settings() -> Settings | None:
-    """Return the settings, or None if there are none: then their modules are not imported.
+    """Return the settings, or None if there are none. In that case, their modules are not imported.
 
-    Every recorded call needs them, so they are read again only if the environment differs.
+    Every recorded call needs the settings, so they are cached until the environment changes.
     """
     global _loaded
     environment = [(name, text) for name, text in os.environ.items() if name.startswith("HEAPTIDE")]

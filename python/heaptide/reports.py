@@ -1,8 +1,8 @@
-"""Reports of decorated calls: rendered by another process and delivered to a sink.
+"""Reports of decorated calls: another process renders them, and a sink receives them.
 
-A sink is a function, plain or async, that takes a :class:`Report`. The page is always left in its file. Without a sink
-of the user's, a platform that Heaptide knows shows it, such as Flyte inside a task. A report that could not be rendered
-is also delivered: its page says why.
+A sink is a function, plain or async, that takes a :class:`Report`. The page is always written to its file. If the user
+sets no sink, the platform shows the page, for example Flyte in a task. A report that could not be rendered is also
+delivered; its page says why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Report:
     reporter   `flamegraph` or `table`
     title      title for the page, such as `Memory Flamegraph`
     capture    path of the capture
-    captures   the same, and the captures of forked children
+    captures   paths of the capture and of the captures of forked children
     path       path of the page; the file exists unless it could not be written
     outcome    `ok`, or `failed` if the call raised an exception
     failure    type and text of that exception, or None
@@ -53,10 +53,10 @@ class Report:
     def frame(self) -> str:
         """Return the page in a sandboxed frame, as a fragment of HTML for the page of another tool.
 
-        The styles, scripts and ids of neither page reach the other one.
+        The frame isolates the styles, scripts and ids of both pages from each other.
         """
         page = self.html()
-        # Pages have fewer single quotes than double ones, and each one becomes five characters.
+        # Single quotes delimit the attribute, because pages have fewer of them to escape than double quotes.
         source = page.replace("&", "&amp;").replace("'", "&#39;")
         style = "width:100%;height:85vh;min-height:30rem;border:0;display:block"
         title = html.escape(f"{self.title}: {self.function}")
@@ -68,14 +68,14 @@ Sink = Callable[[Report], "Awaitable[None] | None"]
 
 
 def to_file(report: Report) -> None:
-    """Leave the page in its file: the sink outside any platform."""
+    """Do nothing: the page is in its file. This is the default sink."""
 
 
 _is_announced = False
 
 
 def announce(report: Report) -> None:
-    """Say where the first page of the process is, and which command to use next. Later calls are not announced."""
+    """Print the path of the process's first page and the next command to use. Later calls print nothing."""
     global _is_announced
     if _is_announced:
         return
@@ -83,7 +83,7 @@ def announce(report: Report) -> None:
     from heaptide import settings
 
     if not settings.load().quiet:
-        # The quoting of a shell: a function may be named <lambda>.
+        # Quote for a shell: a function may be named <lambda>.
         import shlex
 
         here = os.path.join(os.getcwd(), "")
@@ -98,14 +98,14 @@ _sink: Sink | None = None
 
 
 def set_sink(sink: Sink | None) -> Sink:
-    """Deliver all further reports to `sink`, or with None to the platform. Returns the previous sink."""
+    """Deliver all further reports to `sink`, or to the platform if it is None. Returns the previous sink."""
     global _sink
     before, _sink = _sink, sink
     return before or to_file
 
 
 def current_sink() -> Sink:
-    """Return the sink for a call that starts now: the user's, or that of the platform whose task runs here."""
+    """Return the sink for a call that starts now: the user's, or that of the platform whose task this is."""
     if _sink is not None:
         return _sink
     for platform in platforms.all_platforms():
@@ -116,7 +116,7 @@ def current_sink() -> Sink:
 
 
 def wait_for(delivery: Awaitable[None]) -> None:
-    """Wait until an async sink has received its report; in a running event loop, let it run later."""
+    """Wait until an async sink has received its report; if an event loop runs in this thread, only schedule it."""
     import asyncio
 
     async def finish() -> None:
@@ -143,7 +143,7 @@ def _delivered(task: Any) -> None:
 
 
 def render(report: Report, arguments: Sequence[str]) -> None:
-    """Render the page in another process; if that fails, write a page that says so. Never raises."""
+    """Render the page in another process. If that fails, write a page that says why. Never raises."""
     try:
         done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *report.captures)
         if done.returncode != 0:

@@ -10,7 +10,7 @@ KEEP_ALL = sys.maxsize
 
 
 def boolean(text: str) -> bool:
-    """Return True for a word in `YES`, False for one in `NO`, in upper or lower case."""
+    """Return True for a word in `YES`, False for one in `NO`, ignoring case."""
     word = text.strip().lower()
     if word not in YES + NO:
         raise ValueError("it is neither yes nor no")
@@ -23,7 +23,7 @@ def run(text: str) -> bool:
 
 
 def size(text: str) -> int:
-    """Return a number of bytes. k, M and G, also with iB, are powers of 1024; kB, MB and GB of 1000. 0 is off."""
+    """Return a number of bytes. k, M, G and kiB, MiB, GiB are powers of 1024; kB, MB, GB are powers of 1000."""
     word = text.strip()
     digits = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = word[len(digits) :].lower()
@@ -53,7 +53,7 @@ def whole(text: str) -> int:
 
 
 def sample(text: str) -> int | bool:
-    """Return a size, True for a yes (the native module knows the default size), or 0 for a no."""
+    """Return a size, True for a yes (the default size of the native module), or 0 for a no."""
     word = text.strip().lower()
     if word in YES and word != "1":
         return True

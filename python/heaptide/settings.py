@@ -76,7 +76,7 @@ class Setting:
         return f"HEAPTIDE__PROFILING__{self.name.upper()}"
 
     def environment_names(self, platforms: list[Platform]) -> list[str]:
-        """All names in the environment, the first found wins."""
+        """Return all names in the environment, in order of precedence."""
         others = [platform.variables.get(self.name, "") for platform in platforms]
         return [name for name in (self.long, self.short, *others) if name]
 
@@ -143,8 +143,8 @@ ALL = (
         shown_default="the current folder",
     ),
     Setting(
-        "keep", count, 5, "number of earlier captures of the same name to keep, each under the time of its last write; "
-        "0 overwrites",
+        "keep", count, 5, "number of earlier captures of the same name to keep; their names contain the time of their "
+        "last write; 0 overwrites",
         values="number or `all`", short="HEAPTIDE_KEEP",
     ),
     Setting(
@@ -161,7 +161,7 @@ ALL = (
         values="size, such as `1G`, or `all`", short="HEAPTIDE_KEEP_TOTAL", shown_default="4G",
     ),
     Setting(
-        "act_at", threshold, "", "memory use that writes a report of live memory before the process is killed: a "
+        "act_at", threshold, "", "memory use at which Heaptide reports live memory, before the process is killed: a "
         "percentage of the control group's limit (`90%`), a resident size (`400MB`), or a percentage of a size",
         values="percentage or size", short="HEAPTIDE_ACT_AT", shown_default="no report",
     ),
@@ -217,24 +217,24 @@ ALL = (
         values="path", short="HEAPTIDE_CONTROL_FILE",
     ),
     Setting(
-        "labels", labels, {}, "labels of this process, by which reports filter; captures, timelines, heap snapshots "
-        "and the control API have them",
-        values="`key=value` and commas", short="HEAPTIDE_LABELS", shown_default="none",
+        "labels", labels, {}, "labels of this process, by which reports filter; stored in captures, timelines and heap "
+        "snapshots, and shown by the control API",
+        values="`key=value`, separated by commas", short="HEAPTIDE_LABELS", shown_default="none",
     ),
     Setting(
         "redact", words, (), "patterns such as `*password*`: captures, timelines and heap snapshots hide matching "
         "words of the command line; snapshots also hide matching values and keys, and values under matching names; "
         "job records hide matching keys and labels",
-        values="patterns and commas", short="HEAPTIDE_REDACT", shown_default="none",
+        values="patterns, separated by commas", short="HEAPTIDE_REDACT", shown_default="none",
     ),
     Setting(
         "quiet", boolean, False, "print nothing when a recording starts or stops; failures are still reported",
         values="yes or no", short="HEAPTIDE_QUIET",
     ),
     Setting(
-        "compat", words, (), "profilers that Heaptide's front ends of the same name replace, such as `memray`, also as "
-        "`python -m memray`; a problem of Heaptide then never raises an exception in the program",
-        values="names and commas", short="HEAPTIDE_COMPAT", shown_default="none",
+        "compat", words, (), "profilers to replace with Heaptide's front ends, such as `memray`: imports and "
+        "`python -m memray` then use Heaptide, and a failure of Heaptide never raises an exception in the program",
+        values="names, separated by commas", short="HEAPTIDE_COMPAT", shown_default="none",
     ),
     Setting(
         "jobs", plain, "", "folder for [job records](job-records.md): one line when a job begins and one when it ends, "
@@ -260,7 +260,7 @@ ALL = (
     ),
     Setting(
         "trace_components", words, (), "components to record when they run",
-        values="names and commas", shown_default="none",
+        values="names, separated by commas", shown_default="none",
     ),
     Setting(
         "detailed_tracing", boolean, False, "turn on `objects` and `native` for components",
@@ -296,11 +296,11 @@ ALL = (
 # Variables that are not settings, and their meaning.
 ENVIRONMENT_ONLY = {
     "HEAPTIDE_CONFIG": "path of the configuration file; `off` reads none",
-    "HEAPTIDE_RUN": "name of the run: its processes, also those of other hosts, are one program in reports, and a "
-    "control request to one applies to all of a host; by default the first process names the run",
+    "HEAPTIDE_RUN": "name of the run: reports show its processes, also on other hosts, as one program; a control "
+    "request to one process applies to all on its host; by default the first process names the run",
     "HEAPTIDE_GROUP": "older name of `HEAPTIDE_RUN`",
     "HEAPTIDE_RUN_FOLDER": "set by Heaptide: folder of the run, in which the wanted recording is stored",
-    "HEAPTIDE_MY_CODE": "packages and folders, with commas, that are your own code, in addition to the main script's "
+    "HEAPTIDE_MY_CODE": "packages and folders of your own code, separated by commas, in addition to the main script's "
     "folder, the main module's package and editable installs; findings name the nearest line of your own code",
     "HEAPTIDE_RUNTIME_DIR": "folder for the sockets of the control API, where `heaptide ctl` finds them",
     "HEAPTIDE_PROFILING_FILE": "file to which `heaptide.profile` appends its line-by-line reports",
@@ -376,7 +376,7 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
     chosen_by: dict[str, Platform] = {}
     for setting in ALL:
         values[setting.name] = setting.default
-        for name, text, platform in _given(setting, environment, configuration, in_use):
+        for name, text, platform in _values_set(setting, environment, configuration, in_use):
             try:
                 values[setting.name] = setting.parse(text)
             except ValueError as error:
@@ -391,10 +391,10 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
     return Settings(values, {**patterns, **configuration.components}, chosen_by)
 
 
-def _given(
+def _values_set(
     setting: Setting, environment: Mapping[str, str], configuration: Configuration, in_use: list[Platform]
 ) -> Iterator[tuple[str, str, Platform | None]]:
-    """Yield name, text and platform of each given value; the one that takes precedence comes first."""
+    """Yield the name, text and platform of each value that was set, in order of precedence."""
     for name in (setting.long, setting.short):
         if name in environment:
             yield name, environment[name], None

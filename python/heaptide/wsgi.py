@@ -71,7 +71,7 @@ def _body(environment: Environment) -> bytes:
     return body
 
 
-# Where gunicorn and Werkzeug, Flask's own server, put the client's socket. The standard has no place for it.
+# The keys under which gunicorn and Werkzeug, Flask's own server, store the client's socket. WSGI defines none.
 _SOCKETS = ("gunicorn.socket", "werkzeug.socket")
 
 

@@ -141,7 +141,7 @@ def _start_recording(plan: Plan) -> int:
             session.publish(ending.path, is_quiet=plan["quiet"], **plan["options"])
         elif ending.forks is not None:
             # Count before the fork. Python code after it would give the recording's thread time to start, and Python,
-                # which counts the threads then, would warn about it.
+            # which counts the threads then, would warn about it.
             os.register_at_fork(before=contained(ending.forks.count))
     except FileExistsError:
         say(f"{output} exists already: choose another name with -o, or overwrite it with --force")

@@ -39,7 +39,7 @@ class IdentitySet:
     with them. ``&``, ``|``, ``-`` and ``^`` combine sets, also with a type.
     """
 
-    __slots__ = ("_by", "_make", "_partition", "_pattern", "_heap_set")
+    __slots__ = ("_by", "_heap_set", "_make", "_partition", "_pattern")
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
-"""Brackets in a timeline: when a function started and ended, and how large the process was.
+"""Brackets in a timeline: when a call started and ended, and the size of the process at both times.
 
-While a timeline is recorded, HEAPTIDE_TIMELINE_FUNCTIONS names a file for them. Each bracket is one line in mprof's
-format: ``FUNC name MiB-at-entry time MiB-at-exit time level``.
+While a timeline is recorded, HEAPTIDE_TIMELINE_FUNCTIONS names the file for brackets. Each bracket is one line in
+mprof's format: ``FUNC name MiB-at-entry time MiB-at-exit time level``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _thread = threading.local()
 
 
 class Bracket:
-    """A function or block that has started."""
+    """A call or a block of code that has started and not ended."""
 
     def __init__(self, path: str, name: str, level: int, include_children: bool = False) -> None:
         self.path = path

@@ -1,6 +1,6 @@
-"""The builtin ``profile`` of a program that ``mprof run`` started: it writes the calls of functions to the timeline.
+"""The builtin ``profile`` in programs that ``mprof run`` starts: it marks the calls of functions in the timeline.
 
-Nothing is imported until the program uses it: most programs do not, and must not grow by it.
+This module imports nothing until the program uses ``profile``, because most programs do not.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Set for the program by `mprof run`: `children` adds child processes to the sizes of a call.
+# `mprof run` sets this variable. With the value `children`, sizes include child processes.
 VARIABLE = "HEAPTIDE_TIMELINE_PROFILE"
 
 

@@ -1,7 +1,7 @@
-"""Line events of one call: which code belongs to the call, and how the interpreter reports its lines.
+"""Line events of one call: which code objects belong to the call, and how the interpreter reports their lines.
 
-From Python 3.12 on, ``sys.monitoring`` reports the lines of single code objects, so no other code is slowed down.
-Before that, a native trace function runs in addition to the thread's own. The counting is native.
+From Python 3.12 on, ``sys.monitoring`` reports the lines of these code objects only, so other code is not slowed down.
+In older versions, a native trace function runs in addition to the thread's own. The native module counts the events.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Watched:
         codes: list[CodeType] | None = None,
         reading: Callable[[], int] | None = None,
     ) -> None:
-        """Prepare a function: by default with all code written within it, and with the reading of the backend."""
+        """Prepare a function. By default `codes` is all code within it, and the backend supplies the `reading`."""
         check_backend(backend)
         self.code = code
         within = list(all_codes(code)) if codes is None else codes
@@ -65,16 +65,16 @@ class Watched:
                 tracemalloc.start()
 
     def watch(self, from_nothing: bool = True) -> LineWatch:
-        """Make the table of one call. Its first line shows the size of the process, or only the increment."""
+        """Create the table of one call. If `from_nothing`, its first increment is the size of the process."""
         return _native.LineWatch(self._codes, self.code.co_firstlineno, self._backend, from_nothing)
 
     def entered(self, watch: LineWatch) -> Entered:
-        """Return a context manager within which the lines of this thread count."""
+        """Return a context manager that counts the lines of this thread."""
         return Entered(watch, self._codes)
 
 
 class Entered:
-    """Counts the lines of this thread while it is entered."""
+    """A context manager that counts the lines of this thread."""
 
     def __init__(self, watch: LineWatch, codes: list[tuple[CodeType, int, bool]]) -> None:
         self._watch = watch
@@ -138,7 +138,7 @@ if sys.version_info >= (3, 12):
 
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         tool = _tool_id()
-        # The events stay enabled: the function will be called again, and an event outside a call costs very little.
+        # The events remain enabled: the function may be called again, and an event outside a call costs very little.
         for code, _, _ in codes:
             if sys.monitoring.get_local_events(tool, code) != _ALL_EVENTS:
                 sys.monitoring.set_local_events(tool, code, _ALL_EVENTS)
@@ -149,7 +149,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def _trace(frame: object, event: str, argument: object) -> None:
-        """Represent the native trace function in `sys.gettrace()`, which can only return a Python object."""
+        """Stand for the native trace function: `sys.gettrace()` must return a Python object."""
 
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         present = sys.gettrace()

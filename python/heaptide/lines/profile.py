@@ -32,10 +32,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _numbers = itertools.count()
 LAYOUTS = ("plain", "compss")
 COLUMNS = ("allocated", "peak", "alive", "allocations")
-# The decorator of `heaptide lines`, while that command runs the program: it adds up the calls and prints at exit.
+# The decorator that `heaptide lines` uses instead while it runs the program: it sums the calls and prints at exit.
 collector: Callable[[Any], Any] | None = None
-# Attributes in which decorators without `__wrapped__` keep the function.
-_HOLDERS = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
+# Attributes in which decorators store the function that they wrap.
+_WRAPPING_ATTRIBUTES = ("__wrapped__", "__func__", "user_function", "func", "function", "run", "__call__")
 
 
 @overload
@@ -112,10 +112,10 @@ def wrap(
     record: bool = False,
     reading: Callable[[], int] | None = None,
 ) -> Any:
-    """Return a function that does the same and passes the measurements of every call to `finish`.
+    """Return a wrapper of the function that passes the measurements of every call to `finish`.
 
-    With `accumulate`, calls after the first start at the present size of the process, not at zero. With `record`,
-    every call is also recorded, for its allocations by line. `reading` replaces the reading of the backend.
+    With `accumulate`, calls after the first start at the current size of the process, not at zero. With `record`,
+    every call is also recorded, for its allocations by line. `reading` returns the size, instead of the backend.
     """
     if isinstance(function, (staticmethod, classmethod)):
         inner = wrap(function.__func__, backend, finish, accumulate=accumulate, record=record, reading=reading)
@@ -130,9 +130,9 @@ def user_function(function: Any) -> types.FunctionType:
         seen.add(id(function))
         inner = getattr(function, "__wrapped__", None)
         if inner is None and isinstance(function, types.FunctionType):
-            inner = _held(function)
+            inner = _function_in_closure(function)
         if inner is None and not isinstance(function, types.FunctionType) and not isinstance(function, type):
-            candidates = (getattr(function, name, None) for name in _HOLDERS)
+            candidates = (getattr(function, name, None) for name in _WRAPPING_ATTRIBUTES)
             inner = next(
                 (each for each in candidates if isinstance(each, (types.FunctionType, types.MethodType))), None
             )
@@ -145,22 +145,25 @@ def user_function(function: Any) -> types.FunctionType:
     return function
 
 
-def _held(wrapper: types.FunctionType) -> types.FunctionType | None:
-    """Return the function in the closure of a library's wrapper, if only one there is from the file that decorates."""
+def _function_in_closure(wrapper: types.FunctionType) -> types.FunctionType | None:
+    """Return the function that a library's wrapper holds in its closure, or None.
+
+    It must be the only one there that is defined in the file that applies the decorator.
+    """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heaptide":
         frame = frame.f_back
     if frame is None or wrapper.__code__.co_filename == frame.f_code.co_filename:
         return None
-    held = []
+    functions = []
     for cell in wrapper.__closure__ or ():
         try:
             content = cell.cell_contents
         except ValueError:  # the cell is still empty
             continue
         if isinstance(content, types.FunctionType) and content.__code__.co_filename == frame.f_code.co_filename:
-            held.append(content)
-    return held[0] if len(held) == 1 else None
+            functions.append(content)
+    return functions[0] if len(functions) == 1 else None
 
 
 class Profiled:
@@ -189,7 +192,7 @@ class Profiled:
         self._n_calls = 0
 
     def wrapper(self) -> Any:
-        """Return the replacement: also a generator, coroutine or plain function, so that callers see no difference."""
+        """Return a wrapper of the same type: a generator function, a coroutine function or a plain function."""
         if inspect.isasyncgenfunction(self.function):
             replacement: Any = self._asynchronous_generator
         elif inspect.iscoroutinefunction(self.function):
@@ -211,7 +214,7 @@ class Profiled:
                 return self.function(*args, **kwargs)
             self._thread.is_inside = True
             try:
-                with self._seen() as watch, self._watched.entered(watch):
+                with self._measured() as watch, self._watched.entered(watch):
                     return self.function(*args, **kwargs)
             finally:
                 self._thread.is_inside = False
@@ -220,21 +223,21 @@ class Profiled:
 
     def _generator(self) -> Any:
         def generate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-            with self._seen() as watch:
+            with self._measured() as watch:
                 return (yield from self._steps(self.function(*args, **kwargs), watch))
 
         return generate
 
     def _coroutine(self) -> Any:
         async def coroutine(*args: Any, **kwargs: Any) -> Any:
-            with self._seen() as watch:
+            with self._measured() as watch:
                 return await awaited(self._steps(self.function(*args, **kwargs), watch))
 
         return coroutine
 
     def _asynchronous_generator(self) -> Any:
         async def generate(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-            with self._seen() as watch:
+            with self._measured() as watch:
                 inner = self.function(*args, **kwargs)
                 step: Any = inner.__anext__()
                 try:
@@ -258,8 +261,8 @@ class Profiled:
     def _steps(self, inner: Any, watch: LineWatch) -> Generator[Any, Any, Any]:
         return steps(inner, functools.partial(self._watched.entered, watch))
 
-    def _seen(self) -> _Seen:
-        return _Seen(self)
+    def _measured(self) -> _Measured:
+        return _Measured(self)
 
     def begin(self) -> LineWatch:
         """Start a table."""
@@ -268,7 +271,7 @@ class Profiled:
         return self._watched.watch(from_nothing)
 
     def end(self, watch: LineWatch, started: float, elapsed: float, recording: LineRecording | None) -> None:
-        """Pass on the measurements of a call. Never raises."""
+        """Pass the measurements of a call to `finish`. Never raises."""
         before = _native.resident_bytes()
         try:
             call = Call(watch.rows(), *watch.first_and_last(), started, elapsed)
@@ -280,11 +283,11 @@ class Profiled:
             say(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
         after = _native.resident_bytes()
         if before is not None and after is not None:
-            # Memory that the report takes must not count as an increment of the calling line.
+            # Memory that the report allocates must not count as an increment of the calling line.
             _native.set_aside(after - before)
 
 
-class _Seen:
+class _Measured:
     """Measures one call, however it ends."""
 
     def __init__(self, profiled: Profiled) -> None:
@@ -306,7 +309,7 @@ class _Seen:
 
 
 def steps(inner: Any, entered: Callable[[], Any]) -> Generator[Any, Any, Any]:
-    """Drive a generator or a coroutine: its lines count while it runs, within `entered()`, and not while it pauses."""
+    """Drive a generator or a coroutine. `entered()` counts its lines while it runs, and not while it is suspended."""
     sent: Any = None
     thrown: BaseException | None = None
     while True:

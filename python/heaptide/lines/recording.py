@@ -1,4 +1,4 @@
-"""Allocations of a call by line, from a recording of the call. Another process reads the capture."""
+"""Records a call and reads its allocations by line. Another process reads the capture."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LineRecording:
 
     @classmethod
     def begin(cls, name: str) -> LineRecording | None:
-        """Start to record, or print why the columns stay empty."""
+        """Start a recording, or print why the columns will be empty."""
         if _native.active() is not None:
             say_once(
                 f"columns of {name} stay empty because the process is being recorded already: "

@@ -1,4 +1,4 @@
-"""Makes the line-by-line report of a call and writes it to a stream or a file."""
+"""Renders the line-by-line report of a call and writes it to a stream or a file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from heaptide import _native, platforms, private_files
 from heaptide.messages import reason, say, say_once
 from heaptide.platforms import compss
 
-# Names a file that all reports are appended to; platforms have other names for it.
+# The variable that names a file to append all reports to. Platforms have other names for it.
 PROFILING_FILE = "HEAPTIDE_PROFILING_FILE"
 
-# Line, visits, most bytes, increment in bytes: as the native module counts them.
+# From the native module: line, visits, largest size and increment in bytes.
 Rows = Iterable[tuple[int, int, int, int]]
 Heap = dict[int, tuple[int, int, int, int]]
 SourceLine = tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]
@@ -54,7 +54,7 @@ class Call:
 def source(code: CodeType, call: Call) -> list[SourceLine]:
     """Return every line of a function, with its measurements."""
     texts = _texts(code, [row[0] for row in call.rows])
-    # If no line ran here, because the work was done in another thread or later, report the call as a whole.
+    # If no line ran in this thread during the call, report the call as a whole.
     rows = call.rows or [(code.co_firstlineno, 1, call.peak_bytes, call.last_bytes)]
     seen = {line: (visits, most, increment) for line, visits, most, increment in rows}
     return [(line, text, seen.get(line), call.heap.get(line)) for line, text in texts]
@@ -92,7 +92,7 @@ def render(code: CodeType, call: Call, *, full: bool, precision: int, columns: S
 
 
 _pages: dict[str, list[tuple[str, str, list[SourceLine]]]] = {}
-# A page shows the latest calls.
+# A page shows at most this many calls, the latest ones.
 _MAX_ON_PAGE = 100
 
 
@@ -147,7 +147,7 @@ def _append_report(path: str, text: str) -> None:
     try:
         append(path, text)
     except FileNotFoundError:
-        # The folder was named for all nodes of a job, and this node does not have it.
+        # The same path applies to all nodes of a job, and this node may lack the folder.
         os.makedirs(os.path.dirname(path), exist_ok=True)
         append(path, text)
 
@@ -163,7 +163,7 @@ def _write(stream: TextIO | None, text: str) -> None:
 
 
 def append(path: str, text: str, flags: int = 0) -> None:
-    """Append to a file that several processes append to, so that their texts do not mix."""
+    """Append to a file under a lock, so that texts of several processes do not mix."""
     import fcntl
 
     data = text.encode("utf-8", "backslashreplace")
@@ -178,5 +178,5 @@ def append(path: str, text: str, flags: int = 0) -> None:
 
 
 def now() -> tuple[float, float]:
-    """Return the wall clock, and a clock for measuring."""
+    """Return the wall-clock time, and a monotonic time for measuring durations."""
     return time.time(), time.perf_counter()

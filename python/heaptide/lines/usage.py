@@ -65,7 +65,7 @@ def memory_usage(
         if stream is None:
             samples = list(found)
         else:
-            # Written as they come: `tail -f` shows the samples of a long run.
+            # Write each sample at once, so that `tail -f` shows the samples of a long run.
             samples = []
             for sample in found:
                 _write(stream, [sample], include_children, multiprocess)
@@ -127,7 +127,7 @@ def _during(
 
 
 def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[_Sample], Any]:
-    """Measure Python's traced memory before and after the call, and its peak in between."""
+    """Measure tracemalloc's traced memory before and after the call, and its peak in between."""
     import tracemalloc
 
     was_tracing = tracemalloc.is_tracing()
@@ -146,7 +146,7 @@ def _traced(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def _of_process(proc: Any, interval: float, timeout: float | None, backend: str, children: bool) -> Iterator[_Sample]:
-    """Sample another process, or this one, from this thread. A Popen is polled, so that it knows its exit code."""
+    """Sample another process, or this one, from this thread. Polls a Popen, so that its `returncode` gets set."""
     if isinstance(proc, subprocess.Popen):
         pid, most = proc.pid, inf if timeout is None else ceil(timeout / interval)
     elif isinstance(proc, int):

@@ -65,9 +65,9 @@ typestats = _counting.typestats
 
 
 def get_leaking_objects(objects: Iterable[Any] | None = None) -> list[Any]:
-    """Return those of the objects, or of all tracked ones, to which no tracked object refers.
+    """Return the given objects, by default all tracked ones, to which no tracked object refers.
 
-    Native code refers to them, or forgot to release them.
+    Either native code refers to them, or native code failed to release its reference.
     """
     gc.collect()
     tracked = gc.get_objects()
@@ -111,7 +111,7 @@ def find_backref_chain(
 def drawer(
     name: str, doc: str, is_backwards: bool, write: Callable[[Graph, Any, TextIO | None], Any]
 ) -> Callable[..., Any]:
-    """Make `show_refs` or `show_backrefs`, which differ only in direction. `write` receives the graph."""
+    """Create `show_refs` or `show_backrefs`, which differ only in direction. `write` receives the graph."""
 
     def show(
         objs: Any,
@@ -130,7 +130,7 @@ def drawer(
         starts = objs if references.is_a(objs, (list, tuple)) else [objs]
         boxes = Boxes(filter, highlight, extra_info, shortnames, extra_node_attrs, extra_ignore)
         if is_backwards:
-            # Callers also refer to the objects. No variable may refer to this frame itself: that would be a cycle.
+            # Exclude the callers, which also refer to the objects. A variable for this frame would create a cycle.
             given = starts if starts is objs else None
             graph = boxes.backwards(
                 list(starts), max_depth, too_many, [sys._getframe(), sys._getframe(1), starts, given]
@@ -138,11 +138,11 @@ def drawer(
         else:
             graph = boxes.forwards(list(starts), max_depth, too_many)
         if refcounts:
-            given_here = collections.Counter(map(id, starts))
+            of_arguments = collections.Counter(map(id, starts))
             if starts is not objs and sys.version_info < (3, 11):
-                given_here[id(objs)] += 1  # the caller's stack also has the argument
+                of_arguments[id(objs)] += 1  # the caller's evaluation stack also refers to the argument
             del starts
-            boxes.count_references(given_here)
+            boxes.count_references(of_arguments)
         return write(graph, filename, output)
 
     show.__name__ = show.__qualname__ = name

@@ -1,6 +1,7 @@
 """Turns objects into the boxes of a picture, and references into its arrows.
 
-The objects are found first, row by row. Then each arrow gets a label: the attribute, key or index of the reference.
+The search finds the objects first, row by row. Then each arrow gets a label: the attribute, key or index of the
+reference.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class Boxes:
         self._ignored = set(ignored_ids)
         self._graph = Graph([], [])
         self._numbers: dict[int, int] = {}
-        # Objects in the order of their boxes. References are labelled only after all are found: until Python 3.12
-        # labelling makes dicts of attributes and variables, which the search would find.
+        # Objects in the order of their boxes. References are labelled after the search: up to Python 3.12, labelling
+        # creates dicts of attributes and variables, which the search would find.
         self._objects: list[Any] = []
 
     def backwards(self, starts: list[Any], max_depth: int, too_many: int, own: list[Any]) -> Graph:
@@ -67,21 +68,21 @@ class Boxes:
             following: list[Any] = []
             for each in level:
                 around = [other for other in found.get(id(each), []) if other is not level and self._wanted(other)]
-                # Modules first: the search ends at them, so they are the last to be left out.
-                around = sorted(references.sorted_by_name(around), key=_is_no_module)
+                # Modules first, so that they are kept if there are too many: the search ends at modules.
+                around = sorted(references.sorted_by_name(around), key=_is_not_module)
                 for other in around[:too_many]:
                     if id(other) not in self._numbers:
                         self._box(other, -depth)
                         following.append(other)
                     self._edge(other, each)
-                self._more(each, len(around) - too_many, -depth, "backreference", is_source=True)
-                del around  # this list must not be among the referrers in the next round
+                self._add_more_box(each, len(around) - too_many, -depth, "backreference", is_source=True)
+                del around  # in the next round, this list must not appear as a referrer
             level = following
         found = referrers.of([each for each in level if not is_proper_module(each)])
         for each in _distinct(level):
             around = [other for other in found.get(id(each), []) if other is not level]
-            self._beyond(each, around, is_backwards=True)
-        return self._named()
+            self._note_undrawn(each, around, is_backwards=True)
+        return self._labelled()
 
     def forwards(self, starts: list[Any], max_depth: int, too_many: int) -> Graph:
         """Return the graph of the objects' referents, row by row, from the top to the bottom."""
@@ -98,11 +99,11 @@ class Boxes:
                         if not is_proper_module(other):
                             following.append(other)
                     self._edge(each, other)
-                self._more(each, len(around) - too_many, depth, "reference", is_source=False)
+                self._add_more_box(each, len(around) - too_many, depth, "reference", is_source=False)
             level = following
         for each in _distinct(level):
-            self._beyond(each, _distinct(references.referents(each)), is_backwards=False)
-        return self._named()
+            self._note_undrawn(each, _distinct(references.referents(each)), is_backwards=False)
+        return self._labelled()
 
     def chains(self, chains: list[list[Any]]) -> Graph:
         """Return the graph of several paths; paths that meet share boxes."""
@@ -115,12 +116,12 @@ class Boxes:
                 if (id(source), id(target)) not in edges:
                     edges.add((id(source), id(target)))
                     self._edge(source, target)
-        return self._named()
+        return self._labelled()
 
     def count_references(self, given: collections.Counter[int]) -> None:
-        """Write into each box the number of references to its object, without Heaptide's own.
+        """Write into each box the number of references to its object, without Heaptide's own references.
 
-        References of the call itself do not count: its argument, or the list that contains the object.
+        `given` counts the references by the arguments of the call, which are also left out.
         """
         for number, box in enumerate(self._graph.nodes):
             if box.role != "more":
@@ -159,7 +160,7 @@ class Boxes:
     def _edge(self, source: Any, target: Any) -> None:
         self._graph.edges.append((self._numbers[id(source)], self._numbers[id(target)], ""))
 
-    def _named(self) -> Graph:
+    def _labelled(self) -> Graph:
         """Return the graph with labelled arrows."""
         of_objects = {number for number, node in enumerate(self._graph.nodes) if node.role != "more"}
         for at, (source, target, _) in enumerate(self._graph.edges):
@@ -168,7 +169,7 @@ class Boxes:
                 self._graph.edges[at] = (source, target, label)
         return self._graph
 
-    def _more(self, each: Any, number: int, row: int, word: str, is_source: bool) -> None:
+    def _add_more_box(self, each: Any, number: int, row: int, word: str, is_source: bool) -> None:
         if number <= 0:
             return
         at = len(self._graph.nodes)
@@ -177,8 +178,8 @@ class Boxes:
         own = self._numbers[id(each)]
         self._graph.edges.append((at, own, "") if is_source else (own, at, ""))
 
-    def _beyond(self, each: Any, around: list[Any], is_backwards: bool) -> None:
-        """Write into a box of the last row the number of its referrers (or referents) that are not drawn."""
+    def _note_undrawn(self, each: Any, around: list[Any], is_backwards: bool) -> None:
+        """Write into a box of the last row how many of its referrers (or referents) are not drawn."""
         own = self._numbers[id(each)]
         ends = ((target, source) if is_backwards else (source, target) for source, target, _ in self._graph.edges)
         drawn = {other for near, other in ends if near == own}
@@ -187,7 +188,7 @@ class Boxes:
             self._graph.nodes[own].lines.append(f"{'↑' if is_backwards else '↓'} {number} more")
 
 
-def _is_no_module(each: Any) -> bool:
+def _is_not_module(each: Any) -> bool:
     return not is_proper_module(each)
 
 

@@ -1,7 +1,7 @@
-"""objgraph's functions that count objects and list new ones, for any way to find objects.
+"""objgraph's functions that count objects and list new ones. The caller supplies a function that finds all objects.
 
 :mod:`heaptide.objects` finds every object, :mod:`heaptide.compat.objgraph` only those that the collector tracks,
-as objgraph does. Both offer the methods of a :class:`Counting` as functions.
+like objgraph. Both export the methods of a :class:`Counting` as functions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Counting:
     """Counts and lists the objects that `find` returns."""
 
     def __init__(self, find: Callable[[Iterable[object]], list[Any]], long_name: Callable[[type], str]) -> None:
-        """Create the functions. `find` receives objects to leave out, along with objects that only they refer to."""
+        """Create the functions. `find` receives objects to leave out; objects that only these refer to are omitted."""
         self._find = find
         self._long_name = long_name
         self._peaks: dict[str, int] = {}
@@ -120,7 +120,7 @@ class Counting:
         shortnames: bool | None = None,
         file: TextIO | None = None,
     ) -> dict[str, set[int]]:
-        """Print how the objects of each type changed since the last call, and return the addresses of new ones by type.
+        """Print how the objects of each type changed since the last call. Returns the addresses of new ones by type.
 
         With `skip_update`, return what the last call returned. A `limit` of 0 prints nothing, None prints every type.
         `shortnames` is remembered from call to call.
@@ -162,17 +162,17 @@ class Counting:
         return [each for each in self._all() if id(each) in wanted]
 
     def _types(self, objects: Iterable[Any] | None, filter: Filter | None, *own: object) -> list[tuple[type, int]]:
-        """Return types and the numbers of their objects. Names are compared for each type, not for each object."""
+        """Return each type and the number of its objects, so that callers compare names per type, not per object."""
         found = self._all(*own) if objects is None else list(objects)
         return _native.count_types(found if filter is None else [each for each in found if filter(each)])
 
     def _live(self, peaks: dict[str, int], shortnames: bool, filter: Filter | None) -> dict[str, int]:
-        """Return the number of objects of each type without garbage. Only counts above their peak need be right."""
+        """Return the number of objects of each type without garbage. Counts below their peak may be inexact."""
         gc.collect()
         return self._by_name(self._types(None, filter, peaks), shortnames)
 
     def _all(self, *own: object) -> list[Any]:
-        """Return all objects but the state of these functions and `own`."""
+        """Return all objects except `own` and the objects in which these functions keep state."""
         ids = (self._current_ids, self._new_ids)
         return self._find([self._peaks, *ids, *(each for known in ids for each in known.values()), *own])
 

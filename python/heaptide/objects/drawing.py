@@ -1,4 +1,4 @@
-"""Draws a small graph of objects as dot text, an SVG or PNG picture or a page, without any other program.
+"""Draws a small graph of objects as dot text, an SVG or PNG picture or a page, without graphviz.
 
 Nodes are arranged in rows by their distance from the start. The same graph is always drawn the same way.
 """

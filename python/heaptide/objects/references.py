@@ -1,10 +1,10 @@
 """Finds references between objects of this process, also through objects that the collector does not track.
 
 ``gc.get_objects`` omits strings, numbers, and tuples and dicts that contain only these. This module finds them through
-their referrers. Frames of running functions count as referrers: since Python 3.11 the collector does not track them.
+their referrers. It adds the frames of running functions, which the collector does not track since Python 3.11.
 
-No code of the program runs. Even ``isinstance`` is avoided: it reads ``__class__``, which a proxy may compute, with
-side effects or an exception. The same holds for everything else that an object or its type can override.
+No code of the program runs. Even ``isinstance`` is avoided, because it reads ``__class__``: a proxy may compute that
+attribute, with side effects or an exception. This module uses nothing that an object or its type can override.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def is_proper_module(obj: Any) -> bool:
 
 
 def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
-    """Return every object that can be found: tracked ones, and what they and running functions refer to.
+    """Return all tracked objects, and the objects reachable from these and from running functions.
 
     Ignored objects are left out, and so are objects that only ignored ones refer to.
     """
@@ -93,7 +93,7 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
             reached = referents(*waiting[start : start + _BATCH])
             fresh.update(zip(map(id, reached), reached, strict=True))
         reached = []
-        waiting = _new_ones(fresh, found, left_out)
+        waiting = _not_found_before(fresh, found, left_out)
         found.update(zip(map(id, waiting), waiting, strict=True))
     return list(found.values())
 
@@ -101,8 +101,8 @@ def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
 def referents(*objects: Any) -> list[Any]:
     """Return the referents of objects, as ``gc.get_referents`` does; of a module only its namespace.
 
-    The native module of asyncio (Python 3.12) reports objects of its free list, whose reference count is zero. Taking
-    and releasing a reference to one would free it a second time, and the collector would then loop for ever.
+    Python 3.12 needs this exception for modules: asyncio's native module reports objects of its free list, which have
+    a reference count of zero. A new reference to one would free it again, and the collector would loop for ever.
     """
     modules = [each for each in objects if is_a(each, types.ModuleType)]
     if not modules:
@@ -112,12 +112,12 @@ def referents(*objects: Any) -> list[Any]:
     return found
 
 
-# Separate functions: until Python 3.11 a comprehension keeps its variables in cells, which would be among the objects.
+# Separate functions: up to Python 3.11, a comprehension keeps outer variables in cells, and the search would find them.
 def _without(left_out: set[int], objects: list[Any]) -> dict[int, Any]:
     return {id(each): each for each in objects if id(each) not in left_out and not is_own_frame(each)}
 
 
-def _new_ones(fresh: dict[int, Any], found: dict[int, Any], left_out: set[int]) -> list[Any]:
+def _not_found_before(fresh: dict[int, Any], found: dict[int, Any], left_out: set[int]) -> list[Any]:
     return [each for number, each in fresh.items() if number not in found and number not in left_out]
 
 
@@ -130,7 +130,7 @@ def running_frames() -> list[types.FrameType]:
             if not is_own_frame(innermost):
                 frames.append(innermost)
             innermost = innermost.f_back
-    # No variable may refer to this frame: the cycle would keep everything alive that the callers refer to.
+    # No variable may refer to this frame: the cycle would keep alive all objects that the callers refer to.
     return frames
 
 
@@ -140,13 +140,13 @@ def is_own_frame(each: object) -> bool:
 
 
 class Referrers:
-    """Finds referrers of several objects at a time, except Heaptide's own objects and objects found before."""
+    """Finds referrers of several objects at a time, without Heaptide's own objects and its earlier results."""
 
     def __init__(self, ignored: Iterable[object] = ()) -> None:
         self._ignored = {id(each) for each in ignored}
-        # Found objects stay alive, so that no new object gets the address of one.
-        self._handed_out: list[dict[int, list[Any]]] = []
-        self._ignored.update((id(self.__dict__), id(self._ignored), id(self._handed_out)))
+        # Keeps the results alive, so that no new object gets the address of one.
+        self._results: list[dict[int, list[Any]]] = []
+        self._ignored.update((id(self.__dict__), id(self._ignored), id(self._results)))
         # Untracked objects that may still refer to others.
         self._untracked = [
             each
@@ -161,12 +161,12 @@ class Referrers:
         """Return the referrers of each object, by its `id`."""
         wanted = set(map(id, objects))
         found: dict[int, list[Any]] = {id(each): [] for each in objects}
-        self._handed_out.append(found)
+        self._results.append(found)
         self._ignored.update((id(found), *map(id, found.values())))
         seen: set[int] = set()
-        asked = tuple(objects)  # has a name, to be excluded: since Python 3.13 it is among its own referrers
-        candidates = gc.get_referrers(*asked)
-        own = {id(objects), id(asked), id(candidates), id(wanted), id(seen)}
+        targets = tuple(objects)  # named, so that it can be excluded: since Python 3.13 it appears as a referrer
+        candidates = gc.get_referrers(*targets)
+        own = {id(objects), id(targets), id(candidates), id(wanted), id(seen)}
         own.update(_copies_of_variables(candidates, wanted), _copies_of_variables(self._frames, wanted))
         for group in (candidates, self._untracked, self._frames):
             for each in group:
@@ -176,14 +176,14 @@ class Referrers:
                 # A referrer appears once for each object that it refers to.
                 for referent in {id(referent) for referent in referents(each)} & wanted:
                     found[referent].append(each)
-        del asked, candidates, group
+        del targets, candidates, group
         return found
 
 
 def _copies_of_variables(objects: list[Any], wanted: set[int]) -> list[int]:
-    """Return the dicts in which frames keep copies of their variables after `f_locals` was read.
+    """Return the IDs of the dicts that `f_locals` creates: copies of a frame's variables.
 
-    The frame itself refers to everything that such a dict refers to. Since Python 3.13 there are none.
+    They add nothing, because the frame itself refers to the same objects. Since Python 3.13 there are no such dicts.
     """
     if sys.version_info >= (3, 13):
         return []
@@ -328,14 +328,14 @@ def _edge_label(source: Any, target: Any) -> str:
     elif type(source) is types.TracebackType:
         named = [("tb_frame", source.tb_frame), ("tb_next", source.tb_next)]
     elif is_a(source, BaseException):
-        held = ("__traceback__", "__cause__", "__context__", "args")
-        named = [(name, BaseException.__dict__[name].__get__(source)) for name in held]
+        attributes = ("__traceback__", "__cause__", "__context__", "args")
+        named = [(name, BaseException.__dict__[name].__get__(source)) for name in attributes]
     for kind in (list, tuple):
         if is_a(source, kind):
             indices = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
             if indices:
                 return _first_of(f"[{indices[0]}]", len(indices))
-    # Before the attributes: reading them creates a `__dict__` in an instance that has none yet.
+    # Checked before the attributes, because reading these creates the `__dict__` of an instance.
     if type(source) is target and not any(value is target for _, value in named):
         return "__class__"
     own = None if is_a(source, type) else _own_dict(source)

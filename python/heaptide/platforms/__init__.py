@@ -1,8 +1,8 @@
 """Platforms that run Python programs: one module each, with everything Heaptide knows about that platform.
 
-Adding a platform means adding one module or package here whose ``PLATFORM`` is a :class:`Platform`. Modules are found
-by listing this folder. To keep the start of a program cheap, a module is imported only if the environment has a
-variable that begins with the module's name in capitals, or with ``MEMRAY``, the profiler that some platforms configure.
+To add a platform, add one module or package here whose ``PLATFORM`` is a :class:`Platform`; Heaptide lists this folder.
+To keep the start of a program cheap, it imports a module only if the environment has a variable that begins with the
+module's name in capitals, or with ``MEMRAY``, the profiler that some platforms configure.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def in_use(environment: Mapping[str, str]) -> list[Platform]:
 
 
 def labels_of(words: list[str], is_child: bool) -> dict[str, str]:
-    """Return the labels of a process from the platform that its program belongs to: `celery worker` to `celery`."""
+    """Return the labels of a process from the platform that its command line names, such as `celery worker`."""
     program = words[1] if words[:1] == ["-m"] and len(words) > 1 else "".join(words[:1])
     parts = "".join(letter if letter.isalnum() else " " for letter in program).split()
     labels: dict[str, str] = {}
@@ -94,7 +94,7 @@ def labels_of(words: list[str], is_child: bool) -> dict[str, str]:
 
 
 def all_platforms() -> list[Platform]:
-    """Return every platform. Imports all modules, which :func:`in_use` avoids."""
+    """Return every platform. Imports all their modules; :func:`in_use` does not."""
     return [_load(name) for name in names()]
 
 

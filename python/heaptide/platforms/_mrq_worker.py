@@ -1,11 +1,12 @@
-"""The worker class for MRQ: measures what each job leaks, exactly, with any number of greenlets.
+"""The worker class for MRQ: measures exactly what each job leaks, with any number of greenlets.
 
-A job's account covers its task alone: neither the import of the task's module, nor what MRQ does before and after. It
-is measured when the greenlet has ended, so that the task object, the result and an exception have been released. The
-number of bytes becomes `memory_diff` of the job's document, in place of MRQ's difference of resident sizes.
+A job's account covers only its task, without the import of the task's module and without MRQ's work before and after.
+It is measured when the greenlet has ended, because the task object, the result and an exception have then been
+released. The number of bytes becomes `memory_diff` of the job's document, where MRQ stores a difference of resident
+sizes.
 
 The settings are MRQ's own: `trace_memory_type`, `trace_memory_output_dir`, `max_memory`. Choosing this class enables
-the measurements; only the text `False` in `MRQ_TRACE_MEMORY`, or another spelling of no, disables them again.
+the measurements; `False`, or another spelling of no, in `MRQ_TRACE_MEMORY` disables them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Tracer(JobTracer):
-    """Measures a job when the worker asks for it, not when its task ends."""
+    """Measures a job when the worker calls :meth:`measure`, not when its task ends."""
 
     _due: TracedJob | None = None
 
@@ -45,7 +46,7 @@ class Tracer(JobTracer):
         self._settle(job)
 
     def settle(self) -> None:
-        """Do nothing: a job that failed is also measured when its greenlet has ended."""
+        """Do nothing: a failed job is also measured after its greenlet has ended."""
 
     def _settle(self, job: TracedJob, is_clean: bool = False) -> Rest:
         if job is not self._due:
@@ -62,7 +63,7 @@ class Job(mrq.job.Job):  # type: ignore[misc]
 
     @property
     def task(self) -> Any:
-        """The task object, made by MRQ just before it runs."""
+        """The task object, which MRQ creates just before it runs."""
         return self._task
 
     @task.setter
@@ -92,7 +93,7 @@ class Job(mrq.job.Job):  # type: ignore[misc]
         """Do nothing, for the same reason."""
 
 
-# Not `contained`: the arguments of its wrapper would be memory of the job.
+# Not decorated with `contained`: the arguments of its wrapper would count as memory of the job.
 def _begin(tracer: Tracer, name: str, number: str | None) -> TracedJob | None:
     try:
         return tracer.before(name, number)
@@ -137,18 +138,18 @@ class Worker(mrq.worker.Worker):  # type: ignore[misc]
             gevent.signal = module
 
     def perform_job(self, job: Job) -> None:
-        """Perform a job in its greenlet, and have it measured when the greenlet has ended."""
+        """Perform a job in its greenlet, and measure it after the greenlet has ended."""
         job._tracer = self.tracer
         try:
             super().perform_job(job)
         finally:
-            # A job that counts as done while the pool still has its greenlet makes MRQ's loop spin for ever at its
-            # last jobs, if it has several greenlets: count it when the pool has dropped it.
+            # Count the job as done only when the pool has dropped its greenlet. Otherwise, with several greenlets,
+            # MRQ's loop would spin for ever after the last jobs.
             self.done_jobs -= 1
             gevent.getcurrent().link(functools.partial(self._ended, job.traced, job.collection, job.id))
 
     def _ended(self, traced: TracedJob | None, collection: Any, number: Any, _greenlet: Any) -> None:
-        """Called in the hub, where nothing may wait."""
+        """Start the measurement. Runs in gevent's hub, which must not block."""
         self.done_jobs += 1
         if traced is not None:
             self._measuring.spawn(self._measure, traced, collection, number)
@@ -166,19 +167,19 @@ class Worker(mrq.worker.Worker):  # type: ignore[misc]
             self.shutdown_max_memory()
 
     def work_loop(self, max_jobs: int | None = None, max_time: Any = None) -> None:
-        """Run jobs until the end; all of them have been measured then."""
+        """Run jobs, and return when all of them have been measured."""
         super().work_loop(max_jobs=max_jobs, max_time=max_time)
         self._measuring.join()
 
     def shutdown_max_memory(self) -> None:
-        """Stop after the current jobs, and write what grew."""
+        """Stop after the current jobs, and write a report about the growth."""
         super().shutdown_max_memory()
         if self.tracer is not None and self.tracer.stop_report is None:
             self._write_stop_report(self.tracer)
 
     @contained
     def _write_stop_report(self, tracer: Tracer) -> None:
-        """Write the report if MRQ's own check came first: it also counts memory outside the jobs."""
+        """Write the report, if MRQ's own check, which also counts memory outside the jobs, stops the worker first."""
         os.makedirs(tracer.output_dir, exist_ok=True)
         path = os.path.join(tracer.output_dir, f"heaptide-grown.{os.getpid()}.txt")
         private_files.write(path, report.of_stop(tracer, _native.resident_bytes() or 0))

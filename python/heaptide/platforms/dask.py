@@ -1,4 +1,4 @@
-"""Dask: the roles of its processes. A nanny starts a worker again after it ended."""
+"""Dask: the roles of its processes. A nanny restarts its worker after the worker has ended."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Flyte: the decorator of its plugin for memray, decks of flytekit, and report tabs of Flyte 2.
 
-Inside a task, the report of a profiled call becomes a deck or a tab. It is also shown if the task fails, and the
-decorator may be above or below the task decorator. Nothing here imports Flyte: without it, nothing happens.
+In a task, the report of a profiled call becomes a deck or a tab, also if the task fails. The decorator may be above or
+below the task decorator. This module never imports Flyte; it only uses Flyte's modules if the program imported them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _loaded(module: str, name: str) -> Any:
 
 
 def _report_sink() -> Sink | None:
-    """Return the sink for the task that runs here."""
+    """Return the sink for the task that this thread runs, or None."""
     manager = _loaded("flytekit.core.context_manager", "FlyteContextManager")
     if manager is not None:
         context = manager.current_context()
@@ -91,17 +91,17 @@ def _report_sink() -> Sink | None:
 
 
 def _show_deck(manager: Any, context: Any, report: Report) -> None:
-    """Add the report to the decks of a flytekit task, and write its page if flytekit will not do so."""
+    """Add the report to the decks of a flytekit task, and write the page of decks if flytekit will not."""
     decks: Any = importlib.import_module("flytekit.deck.deck")
     modes = _loaded("flytekit.core.context_manager", "ExecutionState").Mode
     task = context.user_space_params
-    # Local executions keep one list for all tasks of the process.
+    # In a local execution, all tasks of the process share one list; remove the decks of other tasks.
     for earlier in [deck for deck in task.decks if getattr(deck, "heaptide_task", task) is not task]:
         task.decks.remove(earlier)
     deck = decks.Deck(_free(report, {deck.name for deck in task.decks}), report.frame(), auto_add_to_deck=False)
     deck.heaptide_task = task
     task.decks.append(deck)
-    # flytekit writes no page for dynamic tasks, and none for the items of a map.
+    # flytekit writes no page for dynamic tasks or for the items of a map task.
     is_dynamic = context.execution_state.mode in (
         modes.LOCAL_DYNAMIC_TASK_EXECUTION,
         modes.DYNAMIC_TASK_EXECUTION,
@@ -112,7 +112,7 @@ def _show_deck(manager: Any, context: Any, report: Report) -> None:
 
 
 def _show_tab(page: Any, report: Report) -> Awaitable[None] | None:
-    """Add the report to the report of a Flyte 2 task, and store that at once: Flyte does not if the task fails."""
+    """Add a tab to the report of a Flyte 2 task, and store it at once, because Flyte would not if the task fails."""
     import asyncio
 
     flush = _loaded("flyte.report", "flush")

@@ -1,8 +1,8 @@
-"""Racetrack: its names for the profiler of a served program, and its job runner with Heaptide in place of memray.
+"""Racetrack: its variables for the profiler of a served program, and its job runner with Heaptide instead of memray.
 
-If ``MEMRAY_PROFILER`` enables the profiler, two modules of the job runner are adapted when they are imported. Their
-starting and stopping of the profiler go to the control API, and so do the routes of the job: those of Racetrack's
-documentation and Heaptide's own, on the job's own port, below its prefix, and in its own OpenAPI document.
+If ``MEMRAY_PROFILER`` enables the profiler, Heaptide adapts two modules of the job runner when they are imported. The
+job runner then starts and stops the profiler through the control API. The job serves the profiler's routes, those of
+Racetrack's documentation and Heaptide's own, on its port, below its prefix, and in its OpenAPI document.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def public_path(name: str, version: str) -> str:
-    """Return the path that Racetrack's gateway puts before all routes of a program."""
+    """Return the prefix that Racetrack's gateway adds to all routes of a program."""
     return f"/pub/job/{name}/{version}"
 
 
@@ -47,7 +47,7 @@ def _adapt(_chosen: Settings) -> None:
 
 
 def _replace_profiler(module: Any) -> None:
-    """Let the job runner start and stop Heaptide; it decides when."""
+    """Let the job runner start and stop recordings of Heaptide."""
     global _log
     _log = module.logger.info
     profiler = module.MemoryProfiler
@@ -68,7 +68,7 @@ _mounted: App | None = None
 
 
 def _app() -> App:
-    """Return the control API of this process; started the first time."""
+    """Return the control API of this process. The first call starts it."""
     global _mounted
     if _mounted is None:
         asgi = importlib.import_module("heaptide.asgi")
@@ -79,7 +79,7 @@ def _app() -> App:
 
 
 def _start() -> None:
-    """Start a session before the job is imported. The job runs whether or not that succeeds."""
+    """Start a session before the job is imported. If this fails, the job runs without being recorded."""
     _request("start")
 
 
@@ -116,7 +116,7 @@ def _add_routes(router: Any) -> None:
         route = path.removeprefix(_API)
         for method, operation in operations.items():
             described = _inlined(operation, schemas)
-            # The job's document states its own tags and security for all routes.
+            # The job's document defines tags and security for all its routes.
             for key in ("tags", "security", "operationId"):
                 described.pop(key, None)
             router.add_api_route(
@@ -135,23 +135,23 @@ def _add_routes(router: Any) -> None:
 
 
 def _endpoint(app: App) -> Callable[..., Any]:
-    """Return an endpoint that passes the request on as it is, and streams the response."""
+    """Return an endpoint that passes the request to the control API unchanged, and streams the response."""
     responses: Any = importlib.import_module("starlette.responses")
 
-    class Passed(responses.Response):  # type: ignore[misc]
+    class ControlResponse(responses.Response):  # type: ignore[misc]
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             await app(scope, receive, send)
 
     async def profiler(request: Any) -> Any:
-        return Passed()
+        return ControlResponse()
 
-    # FastAPI decides by the annotation what to pass.
+    # The annotation makes FastAPI pass the request.
     profiler.__annotations__ = {"request": importlib.import_module("starlette.requests").Request}
     return profiler
 
 
 def _inlined(value: Any, schemas: dict[str, Any]) -> Any:
-    """Return a part of the document with its schemas in place of references, which another document does not have."""
+    """Return a part of the document with references replaced by their schemas, which the job's document lacks."""
     if isinstance(value, list):
         return [_inlined(each, schemas) for each in value]
     if not isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Names of capture files: fills in patterns, moves earlier captures aside, removes old ones.
+"""Names of capture files: fills in patterns, renames earlier captures, removes old ones.
 
-The latest capture always has the documented name. An earlier capture of that name gets the time of its last write
-before the ending, as do the captures of its children: ``scheduler_memory.bin`` becomes
-``scheduler_memory.20261115T233000.bin``. A process that still writes to a moved capture is not disturbed.
+The latest capture always has the documented name. Earlier captures of that name, and those of their children, are
+renamed to include the time of their last write: ``scheduler_memory.bin`` becomes
+``scheduler_memory.20261115T233000.bin``. A process can continue to write to a renamed capture.
 
 `re` is not imported: it would make the start of every recorded program twice as slow.
 """
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 FIELDS = ("component", "pid", "host", "time")
 PROGRAM_PATTERN = "heaptide-{component}.{pid}.tide"
 COMPONENT_PATTERN = "{component}_memory.bin"
-# A file name has at most 255 bytes; time stamps, numbers and endings need some of them.
+# A file name has at most 255 bytes, including time stamps, numbers and endings.
 MAX_NAME_BYTES = 128
 
 
 def stamp(seconds: float | None = None) -> str:
-    """Return a time as file names contain it: local, to the second."""
+    """Return a time for file names: local time, to the second."""
     return time.strftime("%Y%m%dT%H%M%S", time.localtime(seconds))
 
 
 def safe(name: str) -> str:
-    """Return a similar name that is a single part of a path."""
+    """Return a similar name that is valid as one component of a path."""
     plain = "".join(letter if letter.isalnum() or letter in "_.+-" else "_" for letter in name)
     return plain.encode()[:MAX_NAME_BYTES].decode(errors="ignore").lstrip(".") or "_"
 
 
 def expand(settings: Settings, component: str, *, is_component: bool) -> str:
-    """Return the absolute path for the capture of this process, and make its folder."""
+    """Return the absolute path for the capture of this process, and create its folder."""
     default = COMPONENT_PATTERN if is_component else PROGRAM_PATTERN
     pattern = settings.out or default
     unknown = [text for is_field, text in _parts(pattern) if is_field and text not in FIELDS]
@@ -54,7 +54,7 @@ def expand(settings: Settings, component: str, *, is_component: bool) -> str:
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise OSError(error.errno, f"the folder {folder} cannot be made ({error.strerror})") from None
+        raise OSError(error.errno, f"the folder {folder} cannot be created ({error.strerror})") from None
     return path
 
 
@@ -88,20 +88,20 @@ def home(settings: Settings) -> str:
 
 
 def make_room(path: str, keep: int) -> None:
-    """Move an earlier capture of this name aside, and keep only the latest `keep` of those moved before."""
+    """Rename an earlier capture of this name, and keep only the latest `keep` renamed ones."""
     if os.path.lexists(path) and not os.path.isfile(path):
-        return  # a device or a folder must not be moved; opening it reports what is wrong
+        return  # do not rename a device or a folder; opening it will raise an error
     family = [path, *children_of(path)]
     if os.path.exists(path):
         if keep > 0:
-            aside = _aside(path)
+            renamed = _renamed(path)
             for member in family:
-                _move(member, aside + member[len(path) :])
+                _move(member, renamed + member[len(path) :])
         else:
             for member in family:
                 _remove(member)
     else:
-        # The capture of these children was removed; they must not join the next session of this name.
+        # The main capture was removed. Its children's captures must not become part of the next session.
         for member in family[1:]:
             _remove(member)
     for old in earlier(path)[max(keep, 0) :]:
@@ -127,7 +127,7 @@ def _is_stamp(text: str) -> bool:
 
 
 def children_of(path: str) -> list[str]:
-    """Return captures of the processes that joined: the same name followed by process IDs."""
+    """Return the captures of processes that joined the recording: the same name followed by process IDs."""
     prefix = os.path.basename(path) + "."
     folder = os.path.dirname(path)
     found = [name for name in _names(folder) if name.startswith(prefix) and _is_process(name[len(prefix) :])]
@@ -148,7 +148,7 @@ def child_of(path: str) -> str:
 
 
 def _is_process(ending: str) -> bool:
-    """Return whether the ending of a name consists of process IDs, each with a number or without."""
+    """Return whether the ending of a name consists of process IDs, each optionally followed by `-` and a number."""
     for part in ending.split("."):
         pid, dash, number = part.partition("-")
         if not pid.isdecimal() or (dash and not number.isdecimal()):
@@ -163,7 +163,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _aside(path: str) -> str:
+def _renamed(path: str) -> str:
     """Return an unused name with the time of the last write."""
     stem, ending = os.path.splitext(path)
     stem += "." + stamp(os.stat(path).st_mtime)
@@ -177,7 +177,7 @@ def _aside(path: str) -> str:
 def _move(old: str, new: str) -> None:
     try:
         os.rename(old, new)
-    except FileNotFoundError:  # another process that uses the same name was faster
+    except FileNotFoundError:  # another process that uses the same name has renamed it
         pass
 
 

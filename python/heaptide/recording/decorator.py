@@ -9,8 +9,8 @@
     async def serve(): ...
 
 Result, exceptions, name and signature of the function are unchanged. One line on standard error names the files of the
-process's first report. If recording or rendering fails, the function
-still runs, and one line on standard error says what failed.
+process's first report. If recording or rendering fails, the function still runs, and one line on standard error says
+what failed.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def profile_memory(
 
 
 class Profile:
-    """How calls are recorded and reported. Calling it decorates a function."""
+    """Options for recording and reporting calls. Calling the object decorates a function."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Profile:
         is_announced: bool = False,
     ) -> None:
         self.reporter = reporter
-        # Not with Flyte's own name for the decorator: its plugin prints nothing.
+        # False for `memray_profiling`, because Flyte's plugin of that name prints nothing.
         self.is_announced = is_announced
         self.arguments = check_reporter(reporter, reporter_args)
         self.title = f"{family} {reporter.capitalize()}"
@@ -132,7 +132,7 @@ class Profile:
         else:
             wrapper = self._plain(function, within)
         wrapper = functools.wraps(function)(wrapper)
-        # Platforms that ask for a function's file find the decorated one here.
+        # Platforms read this attribute to find the file of the decorated function.
         wrapper.task_function = function  # type: ignore[attr-defined]
         return cast("Function", wrapper)
 
@@ -162,7 +162,7 @@ class Profile:
             mark = within.set(True)
             try:
                 result = await function(*args, **kwargs)
-            except GeneratorExit:  # closed outside an event loop: nothing can be awaited
+            except GeneratorExit:  # the coroutine is being closed, so it cannot await
                 call.end()
                 raise
             except BaseException as error:
@@ -184,7 +184,7 @@ class Profile:
             step, value = generator.send, None
             try:
                 while True:
-                    # Marked only while the generator runs, not while its caller does.
+                    # Set the mark only while the generator runs, not while its caller runs.
                     mark = within.set(True)
                     try:
                         item = step(value)
@@ -247,7 +247,7 @@ class Profile:
 def _unmark(within: contextvars.ContextVar[bool], mark: contextvars.Token[bool]) -> None:
     try:
         within.reset(mark)
-    except ValueError:  # parts of the coroutine ran in different contexts; this context has no mark
+    except ValueError:  # the coroutine started in another context, so this context has no mark
         pass
 
 
@@ -262,14 +262,14 @@ class Call:
         try:
             from heaptide.recording import shared
 
-            # Chosen now: a generator may end in another thread, where its platform's task is unknown.
+            # Choose the sink now: a generator may end in another thread, where the platform's task is unknown.
             self.sink = profile.sink or current_sink()
             self.files = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
         except Exception as error:
             say(f"{self.name}: {reason(error)}; it runs without being recorded")
 
     def end(self, error: BaseException | None = None) -> None:
-        """Stop recording the call, render the report and deliver it. Does nothing the second time."""
+        """Stop recording the call, render the report and deliver it. A second call does nothing."""
         report = self._stop(error)
         if report is not None:
             self._render(report)
@@ -278,7 +278,7 @@ class Call:
                 if delivery is not None:
                     wait_for(delivery)
             except Exception as failure:
-                self._undelivered(report, failure)
+                self._report_undelivered(report, failure)
 
     async def end_async(self, error: BaseException | None = None) -> None:
         """Do the same without blocking the event loop."""
@@ -299,12 +299,12 @@ class Call:
             if delivery is not None:
                 await delivery
         except Exception as failure:
-            self._undelivered(report, failure)
+            self._report_undelivered(report, failure)
 
     def _stop(self, error: BaseException | None) -> Report | None:
         files, self.files = self.files, None
         if files is None or files.pid != os.getpid():
-            return None  # a child that was forked within the call has nothing to report
+            return None  # this is a child that the call has forked; only the parent reports
         try:
             from heaptide.recording import shared
 
@@ -313,7 +313,7 @@ class Call:
             report.captures = files.captures()
             if error is not None and not isinstance(error, GeneratorExit):
                 report.outcome = "failed"
-                report.failure = _described(error)
+                report.failure = _describe(error)
             return report
         except Exception as failure:
             say(f"{self.name}: {reason(failure)}; there is no report")
@@ -331,14 +331,14 @@ class Call:
             _native.unrecorded(announce, report)  # an overlapping call may still be recorded
         return self.sink(report)
 
-    def _undelivered(self, report: Report, failure: Exception) -> None:
+    def _report_undelivered(self, report: Report, failure: Exception) -> None:
         say(f"{self.name}: the report in {report.path} could not be delivered: {reason(failure)}")
 
 
-def _described(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # an exception of the program whose own text cannot be made
+    except Exception:  # `str` of the program's exception raises
         return type(error).__name__
 
 

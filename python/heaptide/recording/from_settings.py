@@ -1,7 +1,7 @@
-"""Recordings that follow the settings, started by the bootstrap, a component, a signal or the control file.
+"""Recordings with the options of the settings, started by the bootstrap, a component, a signal or the control file.
 
-While such a recording runs, the process's environment names its session, so that interpreters it starts join the
-session (the setting `children`).
+While such a recording runs, an environment variable names its session, so that interpreters that this process starts
+join the session (the setting `children`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class SettingsRecording:
         mark: str = "",
     ) -> None:
         self.path = path
-        # Known from the start: the program may forbid imports by the time the recording stops.
+        # A function, because the program may have blocked imports when the recording stops.
         self.stop = stop
         self.settings = chosen
         self.component = component
         self.is_component = is_component
-        # Exists while the recording is wanted; see `wanted_mark`.
+        # A file that exists while the recording is wanted; see `wanted_mark`.
         self.mark = mark
         self.pid = os.getpid()
 
@@ -50,8 +50,8 @@ _current: SettingsRecording | None = None
 def current() -> SettingsRecording | None:
     """Return the recording of this process.
 
-    A forked child has none, unless a signal or the control file started the recording of its parent. Then the child
-    has its own capture of the same recording, and either process can stop both.
+    A forked child has none, unless a signal or the control file started the parent's recording. In that case the child
+    belongs to the same recording with its own capture, and each process can stop the recording of both.
     """
     global _current
     if _current is None or _current.pid == os.getpid():
@@ -77,10 +77,10 @@ def begin(
     joined: Session | None = None,
     is_triggered: bool = False,
 ) -> SettingsRecording:
-    """Start to record into the capture that the settings name. Raises an exception if that fails.
+    """Start a recording into the capture that the settings name. Raises an exception if that fails.
 
-    A recording that a signal or the control file started is of the whole run: forked and spawned children join it, and
-    all stop together.
+    A recording that a signal or the control file starts covers the whole run: forked and spawned children join it, and
+    all processes stop together.
     """
     from heaptide import _native
     from heaptide.recording import session, tracker
@@ -93,7 +93,7 @@ def begin(
     else:
         path = capture_files.expand(chosen, component, is_component=is_component)
         active = _native.active()
-        if active is not None:  # must be checked before earlier captures are moved
+        if active is not None:  # must be checked before earlier captures are renamed
             raise _native.RecordingError(f"the process is being recorded into {active} already")
         capture_files.make_room(path, chosen.keep)
     if joined is not None:
@@ -112,7 +112,7 @@ def begin(
     warning = tracker.start(
         path,
         options,
-        # The name has just been freed. If another process took it meanwhile, the later recording replaces it.
+        # `make_room` has freed the name. If another process has taken it meanwhile, replace that capture.
         overwrite=True,
         whole_program=whole_program,
         command=None if not whole_program else sys.orig_argv[1:],
@@ -156,7 +156,7 @@ def end(*, is_last: bool = True) -> SettingsRecording | None:
         runs.withdraw("recording")
         if ended.mark and is_last:
             _remove_mark(ended.mark)
-    finally:  # complete the capture even in a program that has damaged `os.environ` or the builtins
+    finally:  # complete the capture even if the program has damaged `os.environ` or the builtins
         ended.stop(ended.path)
     return ended
 
@@ -177,7 +177,7 @@ def _make_mark(path: str) -> bool:
             _native.private_folder(folder)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
-        say(f"other processes of the program will not stop with this one: {path} cannot be made ({error.strerror})")
+        say(f"other processes of the program will not stop with this one: {path} cannot be created ({error.strerror})")
         return False
     return True
 

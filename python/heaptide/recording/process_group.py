@@ -1,7 +1,7 @@
 """Finds the processes that belong to one program, and the folder of their sockets.
 
-Workers that a server forked, or that :mod:`multiprocessing` started, belong to the program of their parent. Programs
-that merely have the same parent, such as a shell, do not belong together.
+Workers that a server forks, or that :mod:`multiprocessing` starts, belong to the program of their parent. Programs that
+only have the same parent, such as a shell, are separate.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heaptide.recording.program import program_name, started_with
 _FORKED_WITHOUT_EXEC = 0x40
 _STARTED_BY_MULTIPROCESSING = (b"multiprocessing.spawn", b"multiprocessing.forkserver")
 
-# The process that found it, because a forked child must search again, and the result of root().
+# A process ID, and the result of root() in that process. A forked child must search again.
 _root: tuple[int, tuple[int, str]] | None = None
 
 
@@ -26,7 +26,7 @@ def runtime_folder() -> str:
 
 
 def private_folders() -> list[str]:
-    """Return the folders that only this user may use, the outer one first; a chosen folder is not among them."""
+    """Return the folders that must be private to this user, outermost first; none if the user chose the folder."""
     if os.environ.get("HEAPTIDE_RUNTIME_DIR"):
         return []
     return [os.path.dirname(runtime_folder()), runtime_folder()]
@@ -41,11 +41,11 @@ class ProcessGroup:
     """Name and key that all processes of a program share, also after the program is restarted."""
 
     def __init__(self, name: str, key: str, command: list[str]) -> None:
-        # The script or module of the process that started the others.
+        # The script or module of the first process, which started the others.
         self.name = name
         # Distinguishes programs that have the same name but run in different folders or with different arguments.
         self.key = key
-        # The command line of that process.
+        # The command line of the first process.
         self.command = command
 
     @classmethod
@@ -61,15 +61,15 @@ class ProcessGroup:
                     command = file.read().split("\0")[:-1]
         except OSError:
             pass  # the first process has just exited
-        # A name that the user chose identifies the program also where its processes run different scripts.
+        # A name that the user chose identifies the program even if its processes run different scripts.
         words = runs.chosen() if runs.is_named_by_user() else "\0".join([folder, *command])
         return cls(program_name(command), f"{runs.checksum(words.encode(errors='replace')):08x}", command)
 
 
 def root() -> tuple[int, str]:
-    """Return the process that started the workers, and its start time, because process IDs are reused.
+    """Return the ID of the process that started the workers, and its start time, because process IDs are reused.
 
-    It is found once per process: a worker stays part of its program if the first process ends.
+    The result is cached, so that a worker still belongs to its program after the first process has ended.
     """
     global _root
     if _root is None or _root[0] != os.getpid():
@@ -90,7 +90,7 @@ def _find_root() -> tuple[int, str]:
 
 
 def _fields(pid: int) -> list[str] | None:
-    """Return the fields of /proc/PID/stat from the state on; the name before them may contain anything."""
+    """Return the fields of /proc/PID/stat after the name, which may contain blanks and parentheses."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -105,11 +105,11 @@ def _is_worker(pid: int, fields: list[str], parent: int, of_parent: list[str]) -
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             command = file.read()
     except PermissionError:
-        # A worker that dropped its privileges: its flags still show that it never called exec.
+        # The worker has dropped its privileges. Its flags still show that it never called exec.
         return bool(int(fields[6]) & _FORKED_WITHOUT_EXEC) and fields[3] == of_parent[3]
     except OSError:
         return False
-    # A forked process has the addresses of its parent: the kernel randomises addresses only on exec.
+    # A forked process has the same addresses as its parent, because the kernel randomises them only on exec.
     code_and_stack = slice(23, 26)
     is_fork = fields[code_and_stack] == of_parent[code_and_stack] and fields[25] not in ("0", "1")
     return is_fork or any(word in command for word in _STARTED_BY_MULTIPROCESSING)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import sys
 
-# The command line of `heaptide run`, once `sys.orig_argv` is that of the program.
+# The command line of `heaptide run`, after `set_original_arguments` has replaced `sys.orig_argv`.
 _started_with: list[str] | None = None
 
 
 def started_with() -> list[str]:
-    """Return the command line of this interpreter; under ``heaptide run`` its own, not that of the program."""
+    """Return the command line of this interpreter; under ``heaptide run``, the one that starts with heaptide."""
     return list(sys.orig_argv if _started_with is None else _started_with)
 
 
 def set_original_arguments(words: list[str]) -> None:
-    """Set ``sys.orig_argv`` as plain Python does, for programs that restart themselves by it."""
+    """Set ``sys.orig_argv`` as plain Python does, for programs that use it to restart themselves."""
     global _started_with
     options = interpreter_options()
     _started_with = started_with()
@@ -23,7 +23,7 @@ def set_original_arguments(words: list[str]) -> None:
 
 
 def program_name(command: list[str] | None = None) -> str:
-    """Return the name of a program: its script, its module, or the origin of its code. The default is this process."""
+    """Return the name of a program, by default of this process: its script, its module, or the origin of its code."""
     words = command_words(command)
     if not words:
         return "python"
@@ -40,7 +40,7 @@ def arguments() -> list[str]:
 
 
 def main_folder() -> str:
-    """Return the folder that Python will put first on the import path of this process; empty if it was deleted."""
+    """Return the folder that Python will put first on its import path; empty if the folder was deleted."""
     words = after_options()
     try:
         if not words or words[0] in ("-m", "-c", "-"):
@@ -59,7 +59,7 @@ def command_words(command: list[str] | None = None) -> list[str]:
 
 
 def after_options(command: list[str] | None = None) -> list[str]:
-    """Return what follows the interpreter's options; `-m` and `-c` are separate words before it."""
+    """Return the words after the interpreter's options. `-m` or `-c`, if present, is the first word."""
     return _split(list(started_with() if command is None else command)[1:])[1]
 
 
@@ -69,7 +69,7 @@ def interpreter_options() -> list[str]:
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the interpreter's options, and what follows them."""
+    """Return the interpreter's options, and the words after them."""
     options: list[str] = []
     while words:
         word = words[0]

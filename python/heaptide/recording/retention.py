@@ -1,8 +1,8 @@
 """Deletes old captures of forked children while their parent is recorded, so that they do not fill the disk.
 
-A scheduler that forks for every task leaves a capture per fork. Of one capture name, a component's for example, the
-settings `keep_children`, `keep_age` and `keep_total` bound the number, the age and the size of the captures of
-children, and of earlier captures. The capture that is being written and those of running processes stay.
+A scheduler that forks for every task writes one capture per fork. For each capture name, such as that of a component,
+the settings `keep_children`, `keep_age` and `keep_total` limit the number, the age and the size of the captures of
+children, and of earlier captures. The current capture and those of running processes are never deleted.
 
 The parent checks when its recording starts and after every few forks; a check lists one folder.
 """
@@ -73,13 +73,13 @@ def begin(path: str, chosen: Settings) -> None:
 
 
 def end() -> None:
-    """Delete nothing more."""
+    """Stop deleting captures."""
     global _current
     _current = None
 
 
 def _is_written(path: str, current: str) -> bool:
-    """Return whether the process that the name ends with is running. Only captures of this recording can be written."""
+    """Return whether a process still writes to this capture: it belongs to `current`, and its process is running."""
     if not path.startswith(current + "."):
         return False
     pid = path.rpartition(".")[2].partition("-")[0]
@@ -89,7 +89,7 @@ def _is_written(path: str, current: str) -> bool:
 def _remove(path: str) -> None:
     try:
         os.unlink(path)
-    except OSError:  # another process was faster, or the folder is read-only now
+    except OSError:  # another process has removed it, or the folder is read-only
         pass
 
 

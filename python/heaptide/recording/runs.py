@@ -1,8 +1,8 @@
 """The run: all processes of one execution of a program, also on several hosts, under one name.
 
-The environment passes the name on: ``HEAPTIDE_RUN``, or its older name ``HEAPTIDE_GROUP``. Without either, the first
-process names the run after itself. Forked and spawned children and MPI ranks then belong to the run of their parent or
-launcher. A session is one start and stop of a recording within a run.
+Children inherit the name in ``HEAPTIDE_RUN``, or in the older ``HEAPTIDE_GROUP``. Without either, the first process
+names the run after its program. Forked and spawned children belong to the run of their parent, MPI ranks to that of
+their launcher. A session is one start and stop of a recording within a run.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from heaptide.recording.program import program_name, started_with
 
 RUN = "HEAPTIDE_RUN"
 GROUP = "HEAPTIDE_GROUP"
-# The file in the run's folder that says which recording new processes join; the crate `control` writes it.
+# The file in the run's folder that names the recording which new processes join; the crate `control` writes it.
 WANTED = "wanted.json"
-# The last two parts of a default name are the first process's ID and its start.
+# Separates the parts of a default name. The last two are the first process's ID and start time.
 MARK = "~"
 _MAX_PROGRAM = 24
 _MAX_HOST = 20
 _MAX_FOLDER_NAME = 60
 
-# Read once: a forked child belongs to the run of its parent, also if the parent has ended meanwhile.
+# Computed once: a forked child belongs to the run of its parent, even after the parent has ended.
 _default = ""
-# Whether this process has put the name into the environment, and why it must stay there.
+# Whether this process has put the name into the environment, and the reasons to keep it there.
 _is_published = False
 _reasons: set[str] = set()
 
@@ -34,17 +34,17 @@ def name() -> str:
 
 
 def chosen() -> str:
-    """Return the name in the environment, or an empty text."""
+    """Return the name in the environment, or an empty string."""
     return (os.environ.get(RUN) or os.environ.get(GROUP) or "").strip()
 
 
 def is_named_by_user() -> bool:
-    """Return whether the name in the environment is not a default name, which a process of the run has put there."""
+    """Return whether the user chose the name in the environment. A process of the run may set a default name there."""
     return bool(chosen()) and MARK not in chosen()
 
 
 def default_name() -> str:
-    """Return the name that the first process of the program gives the run: program, host, process ID and start."""
+    """Return the default name of the run: program, host, and the ID and start time of its first process."""
     global _default
     if not _default:
         job = _job_of_launcher()
@@ -61,21 +61,21 @@ def default_name() -> str:
 
 
 def _first_process() -> tuple[int, str, list[str]]:
-    """Return ID, start and command of the process that started the program's workers; most programs have only one."""
+    """Return ID, start time and command line of the program's first process; most programs have only one process."""
     try:
         if os.readlink(f"/proc/{os.getppid()}/exe") != os.readlink("/proc/self/exe"):
             with open("/proc/self/stat", "rb") as file:
                 start = file.read().rpartition(b")")[2].split()[19].decode()
             return os.getpid(), start, started_with()
     except OSError:
-        pass  # a parent of another user
+        pass  # the parent belongs to another user
     from heaptide.recording import process_group
 
     return *process_group.root(), process_group.ProcessGroup.of_this_process().command
 
 
 def _job_of_launcher() -> str:
-    """Return the name that all ranks of an MPI job or Slurm step find in their environment, or an empty text."""
+    """Return the name of the MPI job or Slurm step, from the environment that all its ranks share; else empty."""
     job = os.environ.get("PMIX_NAMESPACE") or os.environ.get("PALS_APID") or os.environ.get("PMI_JOBID")
     if not job and os.environ.get("SLURM_STEP_ID"):
         job = f"slurm-{os.environ.get('SLURM_JOB_ID', '')}.{os.environ['SLURM_STEP_ID']}"
@@ -83,7 +83,7 @@ def _job_of_launcher() -> str:
 
 
 def publish(reason: str) -> str:
-    """Let the processes that this one starts belong to its run, until all reasons are withdrawn. Returns the name."""
+    """Make processes that this one starts belong to its run, until all reasons are withdrawn. Returns the name."""
     global _is_published
     known = name()
     _reasons.add(reason)
@@ -94,7 +94,7 @@ def publish(reason: str) -> str:
 
 
 def withdraw(reason: str) -> None:
-    """Undo :func:`publish`: processes that start from now on belong to no run of this process."""
+    """Undo :func:`publish`: processes that this one starts later do not belong to its run."""
     global _is_published
     _reasons.discard(reason)
     if _is_published and not _reasons:
@@ -112,7 +112,7 @@ def folder_name(run: str) -> str:
 
 
 def checksum(name: bytes) -> int:
-    """Return 32 bits of a name (FNV-1a). `zlib` would load a library, which fails at a limit of address space."""
+    """Return a 32-bit hash (FNV-1a). `zlib` would load a library, which an address-space limit may prevent."""
     value = 0x811C9DC5
     for byte in name:
         value = (value ^ byte) * 0x01000193 & 0xFFFF_FFFF
@@ -128,15 +128,15 @@ def socket_folder_name(run: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Return a similar text that is a single part of a path."""
+    """Return a similar text that is valid as one component of a path."""
     plain = "".join(letter if letter.isalnum() or letter in "-_.~" else "_" for letter in text)
     return plain.strip(".") or "_"
 
 
 def inherited_folder() -> str:
-    """Return the folder of the run that a process of the program has published, or an empty text.
+    """Return the folder of the run, if another process of the run has published it, or an empty string.
 
-    It lies in the folder of the sessions, which processes with other scripts could not derive from their own names.
+    It is in the folder for sessions. A process that runs another script could not derive that folder from its own name.
     """
     from heaptide.settings import RUN_FOLDER
 
@@ -145,6 +145,6 @@ def inherited_folder() -> str:
 
 
 def is_wanted() -> bool:
-    """Return whether the processes of this run are being recorded, so that this one must join. One system call."""
+    """Return whether this process must join a recording of its run. Takes one system call."""
     folder = inherited_folder()
     return bool(folder) and os.path.exists(os.path.join(folder, WANTED))

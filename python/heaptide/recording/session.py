@@ -1,7 +1,7 @@
-"""The session that interpreters started by a recorded process join, passed to them in an environment variable.
+"""The session that a recorded process passes to the interpreters it starts, in an environment variable.
 
-A process that executes another program keeps its process ID, so the new program also finds the session of the process
-itself there, and continues it in a separate capture.
+A process that executes another program keeps its process ID and environment. The new program finds the session of its
+own process there, and continues it in a separate capture.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether other processes join; if not, this session does not make them record."""
+        """Whether other processes join the session. If not, they are recorded only if their settings say so."""
         return not self.flags & IS_CLOSED
 
     @property
@@ -47,20 +47,20 @@ class Session:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether this process reports nothing at its end: another process started the session, or the user asked."""
+        """Whether this process prints nothing at its end: another process started the session, or the user chose so."""
         return not self.is_continued or bool(self.flags & (IS_JOINED | IS_QUIET))
 
     def text(self) -> str:
         """Return the value of the environment variable."""
         words = [str(self.flags)]
         if self.options is not None:
-            # A flag that is set is its name alone.
+            # An option that is True is written as its name without a value.
             words += [name if value is True else f"{name}={value}" for name, value in self.options.items() if value]
         return f"{self.id.hex()}:{self.pid}:{','.join(words)}:{self.path}"
 
     @classmethod
     def read(cls, text: str) -> Session | None:
-        """Return the session that the text describes, or None if it describes none."""
+        """Parse the value of the environment variable. Returns None if it is invalid."""
         parts = text.split(":", 3)
         try:
             identity, pid, path = bytes.fromhex(parts[0]), int(parts[1]), parts[3]
@@ -78,7 +78,7 @@ class Session:
 def publish(
     path: str, *, is_component: bool = False, is_open: bool = True, is_quiet: bool = False, **options: Any
 ) -> None:
-    """Let processes that this one starts or becomes join the current session, whose first capture is `path`.
+    """Make processes that this one starts, or programs that it executes, join the session of the capture `path`.
 
     With `options` they use these instead of their own settings.
     """
@@ -87,7 +87,7 @@ def publish(
 
 
 def publish_joined(joined: Session, *, is_open: bool) -> None:
-    """Let processes that this one starts or becomes join the session that this process has joined."""
+    """Make processes that this one starts, or programs that it executes, join the session that it has joined."""
     flags = joined.flags & ~IS_CLOSED | IS_CLOSED * (not is_open) | IS_JOINED * (not joined.is_continued)
     _set(joined.path, flags, joined.options)
 

@@ -1,8 +1,8 @@
-"""One recording for all decorated calls that overlap: only one recording can run in a process.
+"""One recording for all decorated calls that overlap, because only one recording can run in a process.
 
-The first call starts it, the last one stops it. Each call has its own capture file name. Names of later calls are hard
-links to the same file, or copies where the file system has no links. The same holds for a call within a recording that
-the program started by other means.
+The first call starts it, the last one stops it. Each call has its own capture file. For later calls this file is a hard
+link to the first one, or a copy if the file system has no links. If another recording already runs, all calls link to
+its capture.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CallFiles:
     def __init__(self, capture: str, page: str, source: str, shared: Shared | None, is_copied: bool) -> None:
         self.capture = capture
         self.page = page
-        # The file that is written; the capture is a link to it, or becomes a copy of it.
+        # The file that the recording writes. The capture is a link to it, or becomes a copy of it at the end.
         self.source = source
         self.shared = shared
         self.is_copied = is_copied
@@ -49,7 +49,7 @@ _shared: Shared | None = None
 
 
 def enter(folder: str, function: str, reporter: str, options: tracker.RecordingOptions | None) -> CallFiles:
-    """Start to record a call. Raises an exception if that fails."""
+    """Start to record a call. Raises an exception if the recording cannot start."""
     global _shared
     folder = os.path.abspath(folder)
     os.makedirs(folder, exist_ok=True)
@@ -72,7 +72,7 @@ def enter(folder: str, function: str, reporter: str, options: tracker.RecordingO
                     _shared = Shared(capture)
                     return CallFiles(capture, page, capture, _shared, False)
                 is_copied = not _link(source, capture)
-            except FileExistsError:  # another process was faster
+            except FileExistsError:  # another process has created it meanwhile
                 continue
             if running is not None:
                 running.n_calls += 1
@@ -113,7 +113,7 @@ def _copy(source: str, capture: str) -> None:
 
 def _after_fork_in_child() -> None:
     global _lock, _shared
-    _lock = threading.Lock()  # in the parent another thread may have held it, and that thread is gone
+    _lock = threading.Lock()  # another thread of the parent may have held it, and the child lacks that thread
     _shared = None
 
 

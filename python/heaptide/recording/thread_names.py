@@ -1,8 +1,8 @@
 """Passes the names of Python threads to the recording.
 
-The operating system knows a thread by its ID; only :mod:`threading` knows its Python name. While a recording runs, the
-method of `threading.Thread` that stores the ID also reports the name, and so does the property that changes it.
-Stopping the recording restores both.
+The recording identifies a thread by its kernel ID; only :mod:`threading` knows its Python name. While a recording runs,
+Heaptide replaces the method of `threading.Thread` that stores the ID, and the property `name`: both also report the
+name. Stopping the recording restores both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _original: Any = None
 # The property `threading.Thread.name`, and the one that replaces it.
 _name: Any = None
 _reporting_name: Any = None
-# The module, once it has been imported. When the recording stops, it may no longer be possible to import it.
+# The module, once it has been imported. When the recording stops, imports may be blocked.
 _threading: ModuleType | None = None
 
 
@@ -54,9 +54,8 @@ def _rename(self: threading.Thread, name: str) -> None:
 def _report_start(thread: threading.Thread) -> None:
     """Report the name of a thread. Never raises.
 
-    The interpreter may meanwhile drop a reference of the program, such as one in its cache of attributes, so frees must
-    be recorded here. This allocates nothing that would appear as the program's; a wrapper would make a tuple of the
-    arguments.
+    Recording continues here, because the interpreter may free an object of the program meanwhile, such as one in its
+    attribute cache. This function allocates nothing; a wrapper would allocate a tuple for the arguments.
     """
     try:
         number = thread.native_id
@@ -85,10 +84,10 @@ def all_names() -> list[tuple[int, str]]:
 def _collect(names: list[tuple[int, str]]) -> None:
     threading = _threading or sys.modules.get("threading")
     for thread in [] if threading is None else threading.enumerate():
-        # In a forked child the surviving thread still has the ID that it had in the parent.
+        # In a forked child, `native_id` of the surviving thread is still its ID in the parent.
         number = get_native_id() if thread.ident == get_ident() else thread.native_id
         name = thread.name
-        # A program may set `Thread._name` to anything. The text of another object may be the program's own code.
+        # A program may set `Thread._name` to any object. Converting it to text could run code of the program.
         if number is not None and isinstance(name, str):
             names.append((number, name))
 

@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 
-# Not from `threading`: if Heaptide's own thread imported that first, it would count as the main thread.
+# Not from `threading`: that module treats the thread that imports it first as the main thread.
 from _thread import allocate_lock
 
 from heaptide import _native, labels, redaction
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         facts: list[tuple[str, str]]
 
 
-# `labels` needs these modules and those that read the settings at each start. They are imported now: if a thread
-# imported them while another one forks, the child could never finish their import and would hang at its own start.
+# `labels` needs these modules, and those that read the settings, at each start. They are imported now: if a thread
+# imported them during a fork of another thread, the child could not finish the import, and its recording would hang.
 _NEEDED_BY_LABELS = (process_group, runs)
 redaction.load_settings()
 
@@ -63,7 +63,7 @@ def active() -> bool:
 
 
 class RecordingOptions:
-    """How to record, passed whole from every entry point to :func:`start`. The attributes are those `_native` reads."""
+    """The options of a recording. Every entry point passes such an object to :func:`start`; `_native` reads it."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ def start(
     outer_functions: list[str] | None = None,
     user_folders: Sequence[str] = (),
 ) -> str | None:
-    """Start to record this process. All entry points come here. Returns a warning if Python stacks cannot be read.
+    """Start a recording of this process. All entry points use it. Returns a warning if Python stacks cannot be read.
 
     whole_program       the recording starts before the program and stops after its last exit handler
     command             the program's arguments, if `sys.argv` does not hold them yet
@@ -210,7 +210,7 @@ def start(
     user_folders        further folders of the user's own code, as a platform knows them
     """
     with _lifecycle:
-        # All of Heaptide's own work comes before the recording starts, so that it is not part of it.
+        # Heaptide does its own work before the recording starts, so that it is not recorded.
         thread_names.prepare()
         names = thread_names.all_names()
         program = _describe(command, first_import_path, user_folders)
@@ -253,12 +253,12 @@ def _stop() -> tuple[str, bool] | None:
 
 
 def stop_only(path: str) -> None:
-    """Stop the current recording if it writes to `path`, or has failed: its keeper may be about to print the reason."""
+    """Stop the current recording if it writes to `path`, or has failed, so that its keeper prints the reason first."""
     if _native.active() in (None, path):
         stop()
 
 
-# Has a name so that it can be unregistered.
+# Named, so that `atexit.unregister` can find it.
 stop_at_exit = contained(stop)
 
 
@@ -306,7 +306,7 @@ def _stdlib_paths() -> list[str]:
 
 
 def _allocator() -> str:
-    """Return the allocator that Python uses for objects, as far as the environment decides it."""
+    """Return the allocator that Python uses for objects, according to its flags and environment."""
     if sys.flags.dev_mode:
         return "pymalloc_debug"
     chosen = "" if sys.flags.ignore_environment else os.environ.get("PYTHONMALLOC", "")
@@ -321,7 +321,7 @@ def _allocator() -> str:
 def _after_fork_in_child() -> None:
     """Make a forked child recordable, and record it if the parent's recording follows forks."""
     global _lifecycle
-    _lifecycle = allocate_lock()  # in the parent another thread may have held it, and that thread is gone
+    _lifecycle = allocate_lock()  # another thread of the parent may have held it, and the child lacks that thread
     try:
         warning = _native.start_in_child(labels.facts())
         if _native.active() is None:
@@ -329,7 +329,7 @@ def _after_fork_in_child() -> None:
         thread_names.report_all()
         processes = sys.modules.get("multiprocessing.util")
         if processes is not None:
-            # Children of multiprocessing drop inherited finalizers, run their own, and leave through os._exit.
+            # Children of multiprocessing discard inherited finalizers, run their own, and exit with os._exit.
             processes.register_after_fork(stop_at_exit, _stop_with_process)
     except Exception as error:
         warning = str(error)

@@ -1,8 +1,8 @@
-"""Finds the folders of the user's own code and of libraries, which the header of a capture states.
+"""Finds the folders of user code and of libraries, for the header of a capture.
 
-Reports decide with them, on any machine, which frames are the user's own: those of the main script's folder, of the
-main module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. Nothing here raises an
-exception or imports a module that the program may not have imported.
+With them, a report on any machine can tell which frames are user code: those of the main script's folder, of the main
+module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. This module raises no
+exception, and imports no module that the program may not have imported.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 VARIABLE = "HEAPTIDE_MY_CODE"
 PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 
-# The editable installs of each folder that was read: decorated functions start a recording with every call.
+# A cache of the editable installs in each folder, because decorated functions start a recording with every call.
 _editable: dict[str, list[str]] = {}
 
 
 def describe(command: list[str] | None) -> CodeFolders:
-    """Return the folders of this process. `command` is the program's, if it has not started yet."""
+    """Return the folders of this process. `command` is the program's command line, if it has not started yet."""
     try:
         return _describe(command)
-    except Exception:  # the program may have put anything into its main module or the import path
+    except Exception:  # the program may have put any object into its main module or the import path
         return {"library_paths": [], "user_paths": [], "user_packages": []}
 
 
@@ -45,7 +45,7 @@ def _describe(command: list[str] | None) -> CodeFolders:
     folders, packages = _of_main(command)
     scripts = {os.path.join(prefix, "bin") for prefix in prefixes}
     if any(folder in scripts for folder in folders):
-        # An installed command: it works on the code of the folder in which it was started.
+        # An installed command. Its user code is in the folder in which it was started.
         folders = [_current_folder()]
     for site in sites:
         folders += _editable_installs(site)
@@ -76,7 +76,7 @@ def _of_main(command: list[str] | None) -> tuple[list[str], list[str]]:
 
 
 def _folders_of(script: str) -> list[str]:
-    """Return the folder of a script, also without links. A folder or an archive that is run is itself the folder."""
+    """Return the folder of a script, with and without resolved links; for a folder or an archive, its own path."""
     try:
         path = os.path.abspath(script)
         is_folder = os.path.isdir(path) or path.endswith((".zip", ".pyz"))
@@ -94,7 +94,7 @@ def _current_folder() -> str:
 
 
 def _editable_installs(site: str) -> list[str]:
-    """Return the folders of projects that are installed in `site` without being copied there."""
+    """Return the project folders of editable installs in `site`."""
     if site not in _editable:
         found: list[str] = []
         try:
@@ -133,6 +133,6 @@ def _text_of(path: str) -> str:
 
 
 def _texts(texts: list[str]) -> list[str]:
-    """Return each text once, with characters that have no encoding replaced."""
+    """Return each text once, with characters that cannot be encoded replaced."""
     known = (text.encode("utf-8", "replace").decode() for text in texts if isinstance(text, str) and text)
     return list(dict.fromkeys(known))

@@ -26,7 +26,7 @@ from heaptide.serving.loading import ServedProgram
 
 PERFORM = "/api/v1/perform"
 MAX_BODY_BYTES = 64 << 20
-# Connections that wait for their clients. The job needs its other file descriptors itself.
+# At most this many connections wait for their clients, so that file descriptors remain for the job.
 MAX_WAITING = 400
 
 
@@ -50,7 +50,7 @@ class ProgramServer(ThreadingHTTPServer):
         self.is_draining = False
         self._idle = threading.Condition()
         self._n_running = 0
-        # Those whose clients were active last are at the end.
+        # Connections that wait for their clients; the one that was active last is at the end.
         self._waiting: dict[socket.socket, None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loop_lock = threading.Lock()
@@ -62,7 +62,7 @@ class ProgramServer(ThreadingHTTPServer):
         return f"http://{shown}:{port}"
 
     def url(self) -> str:
-        """Return the address with the name and version that platforms put before the routes."""
+        """Return the address with the prefix that Racetrack's gateway adds, which contains name and version."""
         return self.address() + racetrack.public_path(self.program_name, self.version)
 
     def perform(self, arguments: dict[str, Any]) -> Any:
@@ -83,8 +83,8 @@ class ProgramServer(ThreadingHTTPServer):
     def begin_waiting(self, connection: socket.socket) -> None:
         """Note that a connection waits for its client to send or to read.
 
-        If too many wait, the one whose client has been silent for the longest time is closed, so that idle, half-sent
-        and unread connections cannot keep others out.
+        If too many connections wait, close the one that has been silent for the longest time. Otherwise idle clients
+        could block others.
         """
         with self._idle:
             self._waiting.pop(connection, None)
@@ -92,7 +92,7 @@ class ProgramServer(ThreadingHTTPServer):
             silent = next(iter(self._waiting)) if len(self._waiting) > MAX_WAITING else None
             if silent is not None:
                 del self._waiting[silent]
-                # Wakes the thread of the connection; another client may have closed it already.
+                # Wakes the thread of the connection. The connection may be closed already.
                 with contextlib.suppress(OSError):
                     silent.shutdown(socket.SHUT_RDWR)
 
@@ -153,7 +153,7 @@ class Numbers:
 
 
 class _Head:
-    """The lines of a request's head. The standard library accepts a head without the empty line at its end."""
+    """Notes whether a request's head is cut. The standard library accepts a head without its final empty line."""
 
     def __init__(self, file: BufferedIOBase) -> None:
         self.file = file
@@ -203,7 +203,7 @@ class _Connection(BaseHTTPRequestHandler):
             self.server.end_request()
 
     def _parse_head(self) -> bool:
-        """Parse the head; a client that closes the connection within it has sent no request."""
+        """Parse the head. Returns False if it is invalid, or if the client closed the connection before its end."""
         head = _Head(self.rfile)
         self.rfile = head  # type: ignore[assignment]
         try:
@@ -317,7 +317,7 @@ class _Connection(BaseHTTPRequestHandler):
         answer = control.handle(self.command, path, query, sent, body, connection=connection)
         headers = dict(answer.headers)
         if "Content-Length" not in headers:
-            # The capture is still growing: the end of the connection marks its end.
+            # The capture is still growing, so the end of the connection marks the end of the body.
             self.close_connection = True
         self._head(answer.status, headers, PROFILER)
         while piece := answer.read():
@@ -370,4 +370,4 @@ class _Connection(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Print nothing for each request: /metrics has the counters."""
+        """Print nothing for requests; /metrics counts them."""

@@ -1,4 +1,4 @@
-"""Loads what ``heaptide serve`` calls from a Python file: a class with a ``perform`` method, or a function."""
+"""Loads the program of ``heaptide serve`` from a Python file: a class with a ``perform`` method, or a function."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ServedProgram:
 
 
 def load(path: str, entrypoint: str | None) -> ServedProgram:
-    """Import the file and return what it serves. Exceptions of the file itself are not caught."""
+    """Import the file and return its program. Exceptions that the file raises are not caught."""
     module = _import(path)
     if entrypoint is not None:
         if not hasattr(module, entrypoint):

@@ -1,4 +1,4 @@
-"""The common part of the ASGI and the WSGI application: the control API within the program's own web server."""
+"""The common part of the ASGI and the WSGI application: the control API in the program's own web server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from heaptide import _native, control
 from heaptide.messages import reason, say
 
-# The control API accepts one byte less; it refuses a body of this size.
+# One byte more than the control API accepts, so that it rejects longer bodies without reading them whole.
 MAX_BODY_BYTES = 64 * 1024 + 1
 
 Made = TypeVar("Made")
@@ -18,7 +18,7 @@ class Mounted:
     """The control API for requests that another server received. If it fails to start, that server still works."""
 
     def __init__(self, options: MutableMapping[str, Any]) -> None:
-        # None if it could not start: the routes then answer with the reason.
+        # None if it could not start; the routes then respond with the reason.
         self.control: control.Control | None = None
         self._problem = ""
         try:
@@ -36,7 +36,7 @@ class Mounted:
         body: bytes,
         client: _native.Client | None,
     ) -> _native.Response | Unavailable:
-        """Return the response, whose body is read piece by piece. A report is cancelled once the client has left."""
+        """Return the response, whose body is read piece by piece. A report is cancelled once the client disconnects."""
         if self.control is None:
             return Unavailable(self._problem)
         return self.control.handle(method, path, query, headers, body, client=client)
@@ -65,7 +65,7 @@ def is_own(path: str) -> bool:
 
 
 def made_on_demand(name: str, make: Callable[[], Made], namespace: MutableMapping[str, Any]) -> Made:
-    """Make a module's `app` when it is first used, so that importing the module starts nothing."""
+    """Create a module's `app` when it is first used, so that importing the module starts nothing."""
     if name != "app":
         raise AttributeError(name)
     app = make()
