@@ -1,12 +1,12 @@
-"""Measures what recording costs a real Airflow: its scheduler and a task, bare, with Heaptide and with memray.
+"""Measures the cost of recording a real Airflow: its scheduler and a task, bare, with Heaptide and with memray.
 
     build/tools/bin/python bench/airflow_scheduler.py --rounds 5 --results bench/results
     build/tools/bin/python bench/airflow_scheduler.py --instructions --results bench/results
 
-Airflow and memray are those of `make test-platforms PLATFORM=airflow`, in build/platforms/airflow. One process imports
-Airflow and forks a process for each case, so its start is not part of the costs. The first command measures CPU time;
-rounds are interleaved, and the best of each case is shown. With --instructions, valgrind counts the instructions in
-user space instead: other load on the machine hardly changes the counts, and one round is enough.
+`make test-platforms PLATFORM=airflow` installs Airflow and memray in build/platforms/airflow. One process imports
+Airflow and forks a process for each case, so the costs exclude the start of Airflow. The first command measures CPU
+time in interleaved rounds and shows the best of each case. With --instructions, valgrind counts the instructions in
+user space instead. Other load on the machine hardly changes these counts, so one round is enough.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from measure import succeed
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE.parent / "build" / "platforms" / "airflow"
-BESIDE = ENVIRONMENT / "memray-beside"
+MEMRAY_FOLDER = ENVIRONMENT / "memray-beside"
 KEY = "AIRFLOW__PROFILING__"
 COUNTED = re.compile(r"Collected : (\d+)")
 SWITCH = """
@@ -37,7 +37,7 @@ void stop(void) { CALLGRIND_STOP_INSTRUMENTATION; }
 SCHEDULER = {f"{KEY}MEMRAY_TRACE_COMPONENTS": "scheduler"}
 DETAILED = {**SCHEDULER, f"{KEY}MEMRAY_DETAILED_TRACING": "True"}
 TASK = {f"{KEY}HEAPTIDE_TRACE_TASKS": "counted.*"}
-# Title → what runs, how many loops or rows, and tool → its environment. A tool named "memray" can import that.
+# Title → what runs, the number of loops or rows, and tool → its environment. A tool named after memray can import it.
 CASES: dict[str, tuple[str, int, dict[str, dict[str, str]]]] = {
     "5 loops of the scheduler": (
         "scheduler",
@@ -75,7 +75,7 @@ def cases(only: str) -> list[dict[str, Any]]:
             "what": what,
             "number": number,
             "env": env,
-            "path": [str(BESIDE)] if "memray" in tool else [],
+            "path": [str(MEMRAY_FOLDER)] if "memray" in tool else [],
         }
         for title, (what, number, tools) in CASES.items()
         if only in ("", what)
@@ -84,15 +84,15 @@ def cases(only: str) -> list[dict[str, Any]]:
 
 
 def run_cases(home: Path, chosen: list[dict[str, Any]], *wrapper: str) -> list[dict[str, Any]]:
-    """Run the cases in one process, under a wrapper if one is given."""
+    """Run the cases in one process, under a wrapper command if there is one."""
     env = {
         **os.environ,
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__PARALLELISM": "2",
-        # Without a pause between loops: the clock decides what happens after one.
+        # No pause between loops: after a pause, the scheduler's work would depend on the clock.
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0",
-        # A selection, so that the plugin is loaded with its listeners.
+        # Select a task, so that Airflow loads the plugin with its listeners.
         **TASK,
         "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore",
@@ -139,7 +139,7 @@ def main() -> int:
     parser.add_argument("--instructions", action="store_true", help="count instructions instead of measuring time")
     parser.add_argument("--results", type=Path, metavar="FOLDER", help="also write the table to this folder")
     wanted = parser.parse_args()
-    if not BESIDE.exists():
+    if not MEMRAY_FOLDER.exists():
         parser.error("install Airflow and memray with `make test-platforms PLATFORM=airflow`")
     chosen = cases(wanted.only)
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
@@ -151,7 +151,7 @@ def main() -> int:
     rows = [["what", "tool", unit, "more than bare", "ratio"], ["---"] * 5]
     for (title, tool), figure in figures.items():
         bare = figures[title, "bare"]
-        # A task without work has nothing to compare with.
+        # The ratio to a task without work says nothing.
         ratio = f"{figure / bare:.3f}" if figure < 20 * bare else ""
         rows.append([title, tool, f"{figure:,.0f} {symbol}", f"{figure - bare:+,.0f} {symbol}", ratio])
     table = "\n".join("| " + " | ".join(row) + " |" for row in rows)

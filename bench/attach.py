@@ -4,8 +4,8 @@
 
 `attach_everywhere.py` does this on every supported Python. `heaptide` must be installed for the interpreter named by
 `--python`; the process runs on the same one, or on the one named by `--target`. There are two programs: one with eight
-busy threads, one blocked in a system call. After the last round each must have computed, read and printed exactly what
-it would have without Heaptide.
+busy threads, one blocked in a system call. After the last round, the results and output of each must be the same as
+without Heaptide.
 """
 
 from __future__ import annotations

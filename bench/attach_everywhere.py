@@ -1,9 +1,9 @@
-"""Attaches and detaches many times on every supported Python: those of this machine, and forky's for the newest.
+"""Attaches and detaches many times on every supported Python of this machine, and on the newest in the forky root.
 
     python bench/attach_everywhere.py --wheel build/wheels/heaptide-*.whl --rounds 200
 
-Each Python gets its own environment with the wheel and runs `attach.py` in it. Exits with 1 if the
-results, input or output of a program differ from a run without Heaptide; with `--strict` also if a budget is missed.
+Each Python runs `attach.py` in its own environment with the wheel. Exits with 1 if the results, input or output of a
+program differ from a run without Heaptide; with `--strict` also if a budget is missed.
 """
 
 from __future__ import annotations

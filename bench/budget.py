@@ -1,4 +1,4 @@
-"""The performance budget: a table of limits, one per line, that a measurement meets or misses.
+"""The performance budget: a table with one limit per line, which a measurement meets or misses.
 
 A missed line stays in the table with its figure. Its reason is written by hand in reasons.json, under the name of the
 line.

@@ -1,6 +1,6 @@
 """Measures costs that are independent of the workload: a profiler that is off, command start-up, and reading a capture.
 
-The number of events of each program is known by construction, so no tool has to count its own events.
+The number of events of each program is known, so the figures do not depend on a tool's own count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHURN_EVENTS = 20_000_000
 LIVE_BLOCKS = 1_000_000
 STATE_WORKLOADS = ("calls", "small_objects", "big_blocks")
 START_REPETITIONS = 20
-# The figure is a small difference of two short runs, so take the best of many.
+# The figure is a small difference between two short runs, so the best of many counts.
 INSTALLED_REPETITIONS = 200
 WHERE = "import heaptide, os, sys; print(os.path.dirname(heaptide.__file__), file=sys.stderr)"
 WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), file=sys.stderr)"
@@ -34,7 +34,7 @@ WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), fi
 class Figures:
     """All figures; one that could not be measured is None and has its reason in `failed`."""
 
-    # False if these figures were not requested: then missing figures are no failures.
+    # False if these figures were not requested, so that missing figures do not count as failures.
     attempted: bool = False
     # CPU time as a ratio to the bare run, by state of the profiler (imported, stopped) and workload.
     states: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def measure(python: Path, repetitions: int) -> Figures:
 
 
 def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Compare a program that loaded Heaptide, or recorded before, with one that did not."""
+    """Compare a program that has imported Heaptide, or has stopped a recording, with one that never did."""
     for workload in STATE_WORKLOADS:
         best: dict[str, float] = {}
         for _ in range(repetitions):
@@ -100,7 +100,7 @@ def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figur
 
 
 def measure_installed(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Compare the start of an interpreter with `heaptide.pth` in its environment with one without it."""
+    """Compare the start of an interpreter whose environment contains `heaptide.pth` with one without it."""
     packages = Path(succeed([python, "-c", WHERE]).stderr.strip())
     starts = {}
     for name in ("without", "with"):

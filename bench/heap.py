@@ -1,7 +1,8 @@
 """Measures queries on the objects of a process, next to guppy3, objgraph and pympler: bench/heap.py [--objects N].
 
-Each tool answers each query in a separate process that has created the same objects; the best of several CPU times
-counts. Tools that take minutes for millions of objects get fewer, so figures are per million. Not part of `make test`.
+Each tool runs each query in a separate process that has created the same objects; the best of several CPU times
+counts. Tools that take minutes for millions of objects get fewer objects, so figures are per million objects. Not part
+of `make test`.
 """
 
 from __future__ import annotations

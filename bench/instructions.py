@@ -4,7 +4,7 @@
 
 The programs run under valgrind's callgrind, which counts instructions in user space. The count is not a time: it
 excludes the kernel and waiting for memory. But two runs of one program have nearly the same count, while CPU time on a
-shared machine varies by a fifth. So even a small change of the hot path is visible.
+shared machine varies by 20%. Therefore even a small change of the hot path is visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from measure import run
 from overhead import HERE, WORKLOADS, tools
 
 COUNTED = re.compile(r"Collected : (\d+)")
-# All others are compared with the first.
+# The other tools are compared with the first.
 USUAL = ("bare", "bare-again", "heaptide", "heaptide-sample")
 
 

@@ -5,8 +5,8 @@
     sampled, exact      a worker with marked jobs over the same worker without marks; budget 1.02 and 1.03. Also the
                         instructions of one recorded mark, and of the smallest job for which the budget holds
 
-Instructions are counted with valgrind's callgrind and system calls with strace, so the load of the machine does not
-matter. Both are the difference between two runs of different length, without the start of the interpreter. Part of
+valgrind's callgrind counts instructions and strace counts system calls, so other load on the machine does not matter.
+Each figure is the difference between two runs of different length, which removes the start of the interpreter. Part of
 `make bench`; exits with 1 if a budget is exceeded.
 """
 
@@ -73,7 +73,7 @@ def main() -> int:
         bare = f"plain {how}" if how.endswith(("generator", "async function")) else "plain"
         show(f"nothing recorded: instructions of one job ({how})", per_job(how) - per_job(bare), MAX_INSTRUCTIONS)
         calls = system_calls(how, 20_100, 0) - system_calls(how, 100, 0)
-        # The allocator may ask the kernel for memory now and then.
+        # The limit is not 0, because the allocator occasionally requests memory from the kernel.
         show(f"nothing recorded: system calls per 1,000 jobs ({how})", calls / 20, 1)
     for mode, (options, budget) in MODES.items():
         heaptide = ["-m", "heaptide", "run", "-q", "-o", "capture.tide", *options]

@@ -1,6 +1,6 @@
-"""Compares line-by-line profiling of a tight loop with memory_profiler, timed inside the process.
+"""Compares line-by-line profiling of a tight loop with memory_profiler. The process itself measures the time.
 
-The slow-down is the ratio to the bare loop. The loop does next to nothing on each line, so the hook dominates.
+The slow-down is the ratio to the bare loop. Each line of the loop does very little, so the profiler's cost dominates.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs one process to its end and measures CPU seconds, wall seconds and maximum resident size.
 
-CPU time is the kernel's account of that child (wait4), so it excludes other processes. Wall time is reliable only on a
-quiet machine.
+CPU time is what the kernel reports for that child (wait4), so it excludes other processes. Wall time is reliable only
+on an idle machine.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Cost:
 
     @property
     def ok(self) -> bool:
-        """Return whether the program succeeded: the cost of a failure is not a measurement."""
+        """Return whether the program succeeded. The cost of a failed run says nothing."""
         return self.exit_code == 0
 
     def better_of(self, other: Cost) -> Cost:
-        """Return the minimum of each figure, because noise only adds. A failed run is kept, so that it is seen."""
+        """Return the minimum of each figure, because noise only increases it. If a run failed, return that run."""
         if not (self.ok and other.ok):
             return other if self.ok else self
         return Cost(

@@ -1,8 +1,8 @@
 """Measures the cost of profiling, next to memray, and compares it with the budget.
 
-Every workload runs bare and under each tool in turn, several times; the best of each counts, as a ratio to the bare
+Every workload runs bare and under each tool in turn, several times; the best run of each counts, as a ratio to the bare
 run. fixed_costs.py measures a stopped profiler, command start-up and reading a capture. Each Python needs heaptide,
-memray, numpy and pandas; `make bench` prepares three and calls this.
+memray, numpy and pandas; `make bench` prepares three Pythons and runs this script.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def tools(python: Path, capture: Path) -> dict[str, list[str]]:
     memray = [str(python), "-m", "memray", "run", "-q", "-f", "-o", str(capture)]
     return {
         "bare": [str(python)],
-        # The same again: its distance from 1 is the error of all other ratios.
+        # A second bare run: the difference of its ratio from 1 is the error of all other ratios.
         "bare-again": [str(python)],
         "heaptide": heaptide,
         "heaptide-objects": heaptide + ["--objects"],
@@ -111,7 +111,7 @@ def report_means(result: Result, names: list[str]) -> None:
 
 
 def describe_machine() -> dict[str, str]:
-    """Return what a reader needs to judge the figures, and nothing that identifies the machine."""
+    """Return processor, kernel and C library, by which readers can judge the figures."""
     model = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):

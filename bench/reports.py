@@ -1,7 +1,7 @@
 """Compares time and memory of reports with memray's on the same program, and measures reports on a very long capture.
 
-Each tool reads its own capture, start-up included, and writes its page to a file. memray has one page per question
-where Heaptide's page answers several; the page that answers the question is timed.
+Each tool reads its own capture and writes its page to a file; times include the start of the command. One page of
+Heaptide may contain what memray shows on several pages, so each row compares the pages that show the same.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from measure import Cost, record, succeed
 
 # Live blocks of bench/programs/six_million.py.
 LIVE_BLOCKS = 100_003
-# Two per block of bench/programs/churn.py.
+# bench/programs/churn.py causes two events per block.
 LONG_EVENTS = 100_000_000
 LONG_LIVE_BLOCKS = 1021
 
-# By question: Heaptide's command, and memray's.
+# Report → Heaptide's command, and memray's.
 REPORTS = {
     "flame graph": (["flamegraph"], ["flamegraph"]),
     "table": (["table"], ["table"]),

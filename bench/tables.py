@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def markdown(results: list[Result]) -> str:
-    """Return the page that is committed."""
+    """Return the page bench/results/latest.md."""
     first = results[0]
     machine = "{cores} cores of {cpu}, Linux {kernel}, {libc}".format(**first.machine)
     page = [
@@ -53,7 +53,7 @@ def overhead(result: Result) -> list[str]:
 
 
 def heap(measured: HeapCosts) -> list[str]:
-    """Return the time of each tool per query and million objects."""
+    """Return each tool's time per million objects, for every query."""
     rows = [["CPU time for a million objects", *TOOLS, "guppy3 takes"]]
     for query in QUERIES:
         costs = measured.costs.get(query.name, {})

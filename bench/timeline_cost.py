@@ -1,6 +1,6 @@
-"""Measures the CPU share of `heaptide record` while it samples, by the kernel's account of its time.
+"""Measures the CPU share of `heaptide record` while it samples, from the CPU time that the kernel reports.
 
-The sampled program has 64 idle children, at ten samples a second, so only the sampler is measured.
+It takes ten samples a second of a program with 64 idle children.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 CHILDREN = 64
 INTERVAL = 0.1
 SECONDS = 10.0
-# Excludes start-up: imports, finding all children, their first sizes.
+# Seconds before the measurement, to exclude start-up: imports, finding all children, their first sizes.
 SETTLED = 3.0
 
 

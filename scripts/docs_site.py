@@ -1,8 +1,8 @@
 """Builds the docs site into build/docs from the Markdown of the repository; `make docs` runs it.
 
-The site contains the README and every file that can be reached from it by links. Folders are those of the repository,
-so a relative link works in both. The build fails on a page that no link leads to, on a link that leads nowhere, and on
-anything that a page would load from another host.
+The site contains the README and every file that is reachable from it by links. It has the same folders as the
+repository, so relative links work in both. The build fails if no link leads to a page, if a link is broken, and if a
+page loads something from another host.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> int:
         return 1
     shutil.move(options.work / "site", options.out)
     shutil.copy(SHIM, options.out / "assets")
-    # Its links are absolute, and a site without a server never shows it.
+    # The links of this page are absolute, so they do not work without a server, and no link leads to it.
     (options.out / "404.html").unlink()
     built = sorted(options.out.rglob("*.html"))
     missing = len([page for page in pages if page.suffix == ".md"]) - len(built)
@@ -88,7 +88,7 @@ class Links(HTMLParser):
     """Collects the links of a page, and the addresses that it loads."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Start without links."""
         super().__init__()
         self.links: set[str] = set()
         self.loaded: set[str] = set()
@@ -103,7 +103,7 @@ class Links(HTMLParser):
 
 
 def page_problems(page: Path) -> list[str]:
-    """Return what is wrong with the links of a built page."""
+    """Return the problems of the links of a built page."""
     reader = Links()
     reader.feed(page.read_text())
     problems = [f"{page}: loads {address}" for address in sorted(reader.loaded) if urlsplit(address).netloc]

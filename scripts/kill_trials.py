@@ -1,14 +1,14 @@
-"""Kills recorded programs with SIGKILL at random instants and checks what is left of their captures.
+"""Kills recorded programs with SIGKILL at random instants and checks their captures.
 
     make kills COUNT=1000
     build/venv/bin/python scripts/kill_trials.py COUNT [--seed N] [--keep FOLDER]
 
-Every program numbers the blocks of each thread and, after each block, writes the count to memory shared with this
-script: the ledger. The size of a block encodes its thread and number. Programs differ in mode (exact, objects, native,
-sampled, aggregate, changing), in the number of threads, and in whether a forked child also records; some are killed
-while the recording starts. After each kill `heaptide parse` must read every capture without a note of damage; in modes
-that store single events, each thread may lack only its last event; and no file may be empty. The exit code is 1 after a
-failure.
+Every program numbers the blocks of each thread. After each block it writes the count to the ledger, which is memory
+shared with this script. The size of a block encodes its thread and number. Programs differ in mode (exact, objects,
+native, sampled, aggregate, changing), in the number of threads, and in whether a forked child is also recorded. Some
+are killed while the recording starts. After each kill, `heaptide parse` must read every capture without a note of
+damage, and no file may be empty. In modes that store single events, each thread may lack only its last event. The exit
+code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MODES: dict[str, dict[str, bool | int]] = {
     "native": {"native": True},
     "sampled": {"sample": 4096},
     "aggregate": {"aggregate": True},
-    # The mode changes again and again: see `change_modes`.
+    # `change_modes` changes the mode repeatedly.
     "changing": {},
     "changing-aggregate": {"aggregate": True},
 }
@@ -87,7 +87,7 @@ def kill_one(capture: Path, mode: str, n_threads: int, forks: bool, chance: rand
             program(capture, mode, n_threads, forks, ledger)
         finally:
             os._exit(1)
-    # One in eight is killed while the recording starts; of the others most early, when the file is small.
+    # One program in eight is killed while the recording starts. Most others are killed while the file is small.
     if chance.randrange(8) == 0:
         time.sleep(chance.uniform(0, 0.02))
     else:
@@ -102,12 +102,12 @@ def kill_one(capture: Path, mode: str, n_threads: int, forks: bool, chance: rand
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
-        return []  # It ended before the kill, which is a failure.
+        return []  # The program ended before the kill, which is a failure.
     return list(ledger[: 2 * MAX_THREADS])
 
 
 def wrong(folder: Path, mode: str, ledger: list[int]) -> str | None:
-    """Return what is wrong with the captures of one program, or None."""
+    """Return the problem of one program's captures, or None."""
     if not ledger:
         return "the program ended before it was killed"
     files = sorted(folder.iterdir())
@@ -118,7 +118,7 @@ def wrong(folder: Path, mode: str, ledger: list[int]) -> str | None:
     if not captures:
         return "no capture" if sum(ledger) else None
     parsed = subprocess.run([sys.executable, "-m", "heaptide", "parse", *captures], capture_output=True, text=True)
-    # A child may be killed after its file has a name and before it has an event; a note says so.
+    # A child may be killed after its file is created and before it has an event; a note reports this.
     notes = [line for line in parsed.stderr.splitlines() if "the file ends after its header" not in line]
     if parsed.returncode != 0 or notes:
         return f"unreadable: {parsed.stderr.strip()[:300]}"

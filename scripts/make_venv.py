@@ -1,7 +1,7 @@
-"""Creates a virtual environment of the interpreter that runs this file, or keeps an existing one that still fits.
+"""Creates a virtual environment of the interpreter that runs this file, or keeps an existing one of the same version.
 
-Debian and Ubuntu package the module that installs pip in an environment separately. As root this script installs it;
-otherwise it prints what to install.
+On Debian and Ubuntu, the module that installs pip in an environment is in a separate package. As root, this script
+installs it; otherwise it prints the package's name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def make_venv(folder: Path) -> Path:
 
 
 def fits(python: Path) -> bool:
-    """Return whether the environment exists and belongs to this interpreter: a venv outlives its Python."""
+    """Return whether the environment exists and belongs to this interpreter, which may have been replaced meanwhile."""
     program = "import sys, pip; print(sys.version, sys.base_prefix)"
     try:
         answer = subprocess.run([str(python), "-c", program], capture_output=True, text=True)
@@ -34,7 +34,7 @@ def fits(python: Path) -> bool:
 
 
 def ensure_venv_support() -> None:
-    """Install the package that Debian separates, or exit with its name."""
+    """Install Debian's package for virtual environments, or exit with its name."""
     if importlib.util.find_spec("ensurepip") and importlib.util.find_spec("venv"):
         return
     package = f"python3.{sys.version_info.minor}-venv"

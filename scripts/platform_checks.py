@@ -1,7 +1,7 @@
-"""Writes docs/reference/platform-checks.md: what each platform's tests prove, from the results of the last run.
+"""Writes docs/reference/platform-checks.md, the list of proven behaviours, from the results of the last test run.
 
-With --check it changes nothing, and fails if the page differs. A behaviour is proven if a test names it and all its
-tests passed; `behaviours.toml` of each platform has the sentences and the limits.
+With --check it changes nothing, and fails if the page differs. A behaviour is proven if at least one test is marked
+with it, and all tests marked with it passed. `behaviours.toml` of each platform has the sentences and the limits.
 """
 
 from __future__ import annotations

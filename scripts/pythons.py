@@ -1,8 +1,8 @@
 """Finds the CPython interpreters of this machine that Heaptide supports, one per minor version.
 
 Searches PATH and pyenv. Prints `3.N<TAB>path` lines, oldest first; with --first only the path of the interpreter to use
-when any will do. The supported versions come from the classifiers of pyproject.toml. Make runs this file with whichever
-python3 there is, so it uses only the simplest Python.
+if the version does not matter. The supported versions come from the classifiers of pyproject.toml. Make runs this file
+with any installed python3, so it must work with old versions.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def versions() -> list[tuple[int, int]]:
 
 
 def forky_versions() -> list[str]:
-    """Return the versions that a Debian forky root provides where the machine has none."""
+    """Return the versions that a Debian forky root provides if the machine lacks them."""
     return [f"{major}.{minor}" for major, minor in versions() if (major, minor) >= (3, 14)]
 
 
-# Run by every candidate. A pyenv shim prints the path of the interpreter that it starts.
+# Every candidate runs this program. A pyenv shim prints the path of the interpreter that it starts.
 DESCRIPTION_PROGRAM = """
 import os, sys, sysconfig
 header = os.path.join(sysconfig.get_path("include"), "Python.h")

@@ -1,8 +1,8 @@
-"""Builds and checks what a release consists of: an sdist, and a wheel for old distributions; `make release` runs it.
+"""Builds and checks the files of a release: an sdist, and a wheel for old distributions; `make release` runs it.
 
-The wheel is built from the unpacked sdist, so the sdist is complete. Zig links it against the symbols of an old glibc;
-auditwheel proves the tag of the wheel, and twine checks the metadata. Then both commands and recordings are tried in a
-fresh environment of every supported Python of this machine. Nothing is uploaded.
+The wheel is built from the unpacked sdist, which proves that the sdist is complete. Zig links it against the symbols of
+an old glibc, auditwheel proves the tag of the wheel, and twine checks the metadata. Then the script tests recordings
+and reports in a fresh environment of every supported Python of this machine. It uploads nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pythons import supported
 REPOSITORY = Path(__file__).resolve().parent.parent
 # The oldest glibc that Rust's standard library supports.
 PLATFORM = "manylinux_2_17"
-# In messages of `heaptide attach`: the kernel forbids it here, which is no fault of the wheel.
+# Parts of messages of `heaptide attach` which say that the kernel forbids it. The wheel is not at fault.
 ATTACH_FORBIDDEN = ("ptrace_scope", "CAP_SYS_PTRACE", "forbids access")
 
 # A program that leaks until it is killed.

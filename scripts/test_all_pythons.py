@@ -1,7 +1,8 @@
 """Runs the Python tests on every supported interpreter: those of this machine, and 3.14 and 3.15 in the forky root.
 
 It runs two interpreters at a time, each with a log in build/logs. The output contains the logs of failed runs and ends
-with one line per version. A version that cannot be tested here is reported prominently and does not fail the run.
+with one line per version. If a version cannot be tested on this machine, a large warning appears and the run does not
+fail.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 BUILD = REPOSITORY / "build"
 SCRIPTS = REPOSITORY / "scripts"
 FORKY_VERSIONS = forky_versions()
-# This version also runs the tests marked `once`, which do not depend on the version; if it is missing, the oldest does.
+# Only this version runs the tests marked `once`, which do not depend on the version; if it is missing, the oldest does.
 ONCE_VERSION = "3.12"
 # Packages of the tools and libraries that tests use.
 TOOLS = {"go": "golang-go", "strace": "strace"}
 LIBRARIES = {"jemalloc": "libjemalloc2", "mimalloc": "libmimalloc2.0"}
-# The tests take minutes, so a run that takes longer than this hangs.
+# The tests take minutes, so a run that takes longer than this is stuck.
 LIMIT_SECONDS = 45 * 60
 
 
@@ -84,7 +85,7 @@ def main() -> int:
 
 
 def install_tools() -> None:
-    """Install what tests use, if possible: Go, whose pprof reads the pprof export, strace, and two allocators."""
+    """Install tools that tests use, if possible: Go, whose pprof reads the pprof export, strace, and two allocators."""
     missing = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
     missing += [package for library, package in LIBRARIES.items() if not ctypes.util.find_library(library)]
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -117,7 +118,7 @@ def plan(wheel: Path, pytest: list[str], only: str | None) -> tuple[list[Run], l
                 venv = Path(f"/opt/heaptide/venv-{version}")
                 runs.append(Run(version, one(python, Path("/heaptide"), venv, wheel, tests(version))))
             else:
-                missing.append(f"Python {version} was NOT tested: the forky root cannot be made or entered (see above)")
+                missing.append(f"Python {version} was NOT tested: the forky root is not usable (see above)")
     return runs, missing
 
 
@@ -144,7 +145,7 @@ def execute(run: Run) -> Run:
 
 
 def banner(message: str) -> None:
-    """Print a message that cannot be overlooked."""
+    """Print a large warning."""
     rule = "!" * (len(message) + 6)
     print(f"\n{rule}\n!! {message} !!\n{rule}", file=sys.stderr)
 

@@ -1,9 +1,9 @@
-"""Sends generated requests to every route of the control API, and checks the answers against its OpenAPI document.
+"""Sends generated requests to every route of the control API, and checks the responses against its OpenAPI document.
 
     build/venv-3.12/bin/python scripts/test_api_schema.py --max-examples 20
 
 Run it with an interpreter that has Heaptide and schemathesis. The first run sends no token, the second sends the token
-that the program created. Prints the summaries of schemathesis, and exits with 1 if an answer differs from the document.
+that the program created. Prints the summaries of schemathesis, and exits with 1 if a response violates the document.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> int:
 
 def run(document: str, folder: Path, *options: str) -> int:
     """Run schemathesis over all routes of a document, and print its summary."""
-    # Each report starts a process, so an answer may take a while on a busy machine.
+    # Each report starts a process, so a response may take long on a busy machine.
     fixed = ["--phases", "coverage,fuzzing", "--workers", "2", "--request-timeout", "600", "--no-color"]
     command = [sys.executable, "-m", "schemathesis.cli", "run", document, *fixed, "--checks", CHECKS]
     command += ["--suppress-health-check", "all", *options]

@@ -1,9 +1,9 @@
 """Runs CPython's own tests bare and under Heaptide, and compares the result of every test method.
 
-A program must not notice that it is recorded, so each test must give the same result. Every module runs in its own
-process with a time limit, in an environment that holds nothing but the wheel. Results are kept in build/cpython, so an
-interrupted run continues where it stopped. A module whose results differ runs once more both ways: a test counts as
-different if no recorded run gave a result of a bare run.
+Recording must not change a program, so each test must have the same result. Every module runs in its own process with a
+time limit, in an environment that contains only the wheel. Results are stored in build/cpython, so an interrupted run
+continues where it stopped. If the results of a module differ, it runs once more bare and recorded. A test is different
+if the results of its bare runs and of its recorded runs have nothing in common.
 
 The table in docs/internals/cpython-suite.md lists the differences that have a reason. Any other difference makes this
 script fail.
@@ -39,15 +39,15 @@ BARE = "bare"
 # Options of `heaptide run`; None is `HEAPTIDE=run`, which also records every interpreter that a test starts.
 MODES: dict[str, list[str] | None] = {"run": [], "env": None, "objects": ["--objects"], "native": ["--native"]}
 LIMIT_SECONDS = 900
-# Tests that never end in a virtual machine that has the device and no listener, whether recorded or not.
+# In a virtual machine that has the device but no listener, these tests never end, even bare.
 IGNORED = "*VSOCK*"
-# Variables with these prefixes would change what is compared.
+# Variables with these prefixes could change the results.
 UNWANTED = ("HEAPTIDE", "PYTHON", "MEMRAY")
 
 
 @dataclass
 class Outcome:
-    """The results of one module in one mode. Several runs of it may have given several results per test."""
+    """The results of one module in one mode. Several runs may have given a test several results."""
 
     ending: str
     seconds: float
@@ -56,7 +56,7 @@ class Outcome:
     tests: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, other: Outcome) -> None:
-        """Add the results of another run. A test that one of the runs lacks has the result `missing` there."""
+        """Add the results of another run. A test that did not run has the result `missing`."""
         for name in {*self.tests, *other.tests}:
             mine = self.tests.get(name, ["missing"])
             self.tests[name] = sorted({*mine, *other.tests.get(name, ["missing"])})
@@ -127,7 +127,7 @@ class Suite:
         return list(dict.fromkeys(found))
 
     def outcome(self, mode: str, module: str) -> Outcome:
-        """Return the kept results of a module, or run it."""
+        """Return the stored results of a module, or run it."""
         path = self.folder / mode / f"{module}.json"
         if path.exists() and not self.options.fresh:
             kept = Outcome(**json.loads(path.read_text()))
@@ -138,7 +138,7 @@ class Suite:
         return outcome
 
     def keep(self, mode: str, module: str, outcome: Outcome) -> None:
-        """Store results; a file is whole or absent."""
+        """Store results atomically."""
         path = self.folder / mode / f"{module}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(".part")
@@ -180,7 +180,7 @@ class Suite:
                 except subprocess.TimeoutExpired:
                     ending = "timeout"
                 finally:
-                    # Also what the tests left running.
+                    # Also kill processes that the tests left running.
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
@@ -195,9 +195,9 @@ class Suite:
         return path
 
     def compare(self, mode: str, module: str) -> tuple[int, list[tuple[str, str, str]]] | None:
-        """Return the number of tests of a module and those that differ, each with its results bare and recorded.
+        """Return the number of tests of a module, and the different ones with their results, bare and recorded.
 
-        Returns None for a module that takes too long bare.
+        Returns None if the module takes too long bare.
         """
         bare = self.outcome(BARE, module)
         if bare.ending == "timeout":
@@ -228,7 +228,7 @@ def results(report: Path) -> dict[str, list[str]]:
 
 
 def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple[str, str, str]]:
-    """Yield the tests that have no result in common."""
+    """Yield the tests whose bare and recorded results have nothing in common."""
     n_before = 0
     for name in sorted({*bare.tests, *recorded.tests}):
         ways = [outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded)]
@@ -292,14 +292,14 @@ def main() -> int:
 
 
 def explained(known: list[Known], version: str, mode: str, test: str) -> str:
-    """Return the reason for a difference, or an empty text."""
+    """Return the reason for a difference, or an empty string."""
     return next((row.reason for row in known if row.covers(version, mode, test)), "")
 
 
 def compared(
     suite: Suite, mode: str, modules: list[str]
 ) -> Iterator[tuple[str, tuple[int, list[tuple[str, str, str]]] | None]]:
-    """Yield the comparison of every module, in order; several run at a time."""
+    """Yield the comparison of every module, in order. Several modules run at a time."""
     if suite.options.table:
         has_both = [all((suite.folder / way / f"{name}.json").exists() for way in (BARE, mode)) for name in modules]
         modules = [name for name, has in zip(modules, has_both, strict=True) if has]

@@ -1,7 +1,7 @@
 """Runs the Python tests against the built wheel, in a virtual environment of the interpreter that runs this file.
 
-It works the same on a developer's machine and inside the forky root. The environment is kept: the wheel is reinstalled
-only if it changed, and the test requirements only if their list changed.
+It works in the same way on a developer's machine and inside the forky root. It reuses the environment: it reinstalls
+the wheel only if the wheel changed, and the test requirements only if their list changed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def digest(path: Path) -> str:
-    """Return a fingerprint of the content, since a rebuilt wheel keeps its name."""
+    """Return a hash of the content, because a rebuilt wheel has the same name."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -73,7 +73,7 @@ def install_wheel(python: Path, wheel: Path) -> None:
 
 
 def pip(python: Path, *arguments: str) -> bool:
-    """Run `pip install` and return whether it succeeded. Nothing is compiled: a test machine need not build numpy."""
+    """Run `pip install` and return whether it succeeded. Only installs wheels, because compiling takes too long."""
     command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     return subprocess.run([*command, *arguments]).returncode == 0
 

@@ -1,8 +1,8 @@
 """Runs the tests of real platforms against the built wheel, each platform in its own process, two at a time.
 
 pytest runs in `build/platforms/pytest`, an environment of the interpreter that runs this file; the tests install each
-platform in an environment next to it. Logs are in build/logs. After a complete run, `docs/reference/platform-checks.md`
-must agree with the results.
+platform in an environment next to it. Logs are in build/logs. After a complete run, the script compares the results
+with `docs/reference/platform-checks.md` and fails if they differ.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def require(is_installed: bool) -> None:
-    """End with an explanation if pytest could not be installed."""
+    """Exit with a message if pytest could not be installed."""
     if not is_installed:
         sys.exit("pytest could not be installed; pip's messages are above")
 

@@ -1,4 +1,4 @@
-"""Checks that the repository is as its documents describe it; `make lint` runs it.
+"""Checks that the repository matches its documents; `make lint` runs it.
 
 Each check is one function that yields violations as (path, line, problem and remedy). There is no list of exceptions:
 fix a violation in the tree or in the document.
@@ -46,7 +46,7 @@ def lines(*paths: str) -> Iterator[tuple[str, int, str]]:
 
 @cache
 def sources() -> tuple[str, ...]:
-    """Return the files with code that people write: no built pages, no lock files."""
+    """Return the hand-written files with code, without built pages and lock files."""
     scripts = [path for path in tracked("scripts", "tests/layout") if "." not in Path(path).name]
     return (*(path for path in tracked(*(f"*.{suffix}" for suffix in SUFFIXES)) if "/dist/" not in path), *scripts)
 
@@ -62,7 +62,7 @@ def table(page: str, first_column: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def crates() -> Iterator[Violation]:
-    """The crate table has every crate with its dependencies, and crates without unsafe code forbid it."""
+    """The crate table lists every crate with its dependencies, and crates without unsafe code forbid it."""
     missing = {path.split("/")[1] for path in tracked("crates/*/Cargo.toml")}
     for number, (cell, _, _, dependencies, unsafe) in table(ARCHITECTURE, "crate"):
         name = cell.strip("`")
@@ -99,7 +99,7 @@ def named_modules() -> Iterator[Violation]:
         paths = re.findall(r"`((?:crates|python|tests|scripts|bench|web|docs|fuzz)/[\w./-]*)`", line)
         for name in [module.replace("::", "/") for module in modules] + paths:
             if not (REPOSITORY / name).exists() and not (REPOSITORY / f"{name}.rs").exists():
-                yield page, number, f"there is no {name}; name the present one"
+                yield page, number, f"there is no {name}; correct the name"
 
 
 def interpreter_layout() -> Iterator[Violation]:
@@ -135,7 +135,7 @@ def file_lengths() -> Iterator[Violation]:
 
 
 def folder_sizes() -> Iterator[Violation]:
-    """No folder has more source files side by side than the limit."""
+    """No folder directly contains more source files than the limit."""
     for folder, count in Counter(str(Path(path).parent) for path in sources()).items():
         if count > LARGEST_FOLDER:
             yield folder, 1, f"{count} files, more than {LARGEST_FOLDER}; group them into folders by subject"

@@ -1,7 +1,7 @@
 """Creates the pictures of docs/guide/timelines.md from one real run: `scripts/timeline_pictures.py HEAPTIDE`.
 
-HEAPTIDE is the command of an installed wheel. The run is drawn as SVG, as PNG, as a page, and on a terminal, whose
-output becomes an SVG. With Chromium installed, a screenshot of the page is taken.
+HEAPTIDE is the command of an installed wheel. The script draws the run as SVG, as PNG, as a page, and on a terminal,
+and converts the terminal's output to SVG. If Chromium is installed, it also takes a screenshot of the page.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
         plot = [heaptide, "plot", "-t", "heaptide record job.py", "run.timeline"]
         for target in ("record.svg", "record.png", "record.html"):
             subprocess.run([*plot, "-o", str(IMAGES / target)], cwd=scratch, check=True)
-        (IMAGES / "record-terminal.svg").write_text(terminal(on_a_terminal(plot, scratch)))
+        (IMAGES / "record-terminal.svg").write_text(terminal(terminal_output(plot, scratch)))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if chromium:
         shot = f"--screenshot={IMAGES / 'record-page.png'}"
@@ -46,7 +46,7 @@ def main() -> int:
     return 0
 
 
-def on_a_terminal(command: list[str], folder: str) -> str:
+def terminal_output(command: list[str], folder: str) -> str:
     """Return the output of a command that writes to a terminal."""
     controller, terminal_end = os.openpty()
     environment = {**os.environ, "COLUMNS": str(COLUMNS), "LINES": str(LINES), "TERM": "xterm-256color"}
@@ -58,7 +58,7 @@ def on_a_terminal(command: list[str], folder: str) -> str:
             while part := os.read(controller, 1 << 16):
                 text += part
         except OSError:
-            # The other end is closed: the end of a terminal's output.
+            # Reading fails once the command has closed the terminal: this is the end of its output.
             pass
         process.wait()
     return text.decode().replace("\r", "")

@@ -36,12 +36,12 @@ const PICTURES = [
   ['lines-light', ['lines', '--from'], ['frames'], '', 'light', null],
 ];
 
-/** Pages that need less room. */
+/** Heights of screenshots that are lower than the default. */
 const HEIGHTS = { 'lines-light': 470, 'heap-suspects': 450 };
 
 const shown = PICTURES.filter(([name]) => wanted.length === 0 || wanted.includes(name));
 const made = folder();
-// Its name is in the pictures.
+// The pictures show the name of this folder.
 const scratch = join(made, 'shop');
 mkdirSync(scratch);
 /** A program that takes a snapshot of its own objects, instead of being recorded. */
@@ -61,13 +61,13 @@ for (const [capture, program, ...words] of RUNS) {
 if (shown.some(([, , names]) => names.includes('objects'))) {
   const python = join(dirname(heaptide), 'python');
   copyFileSync(join(root, SNAPSHOT), join(scratch, 'job.py'));
-  // Imported, so that its classes have the module's name.
+  // Imports the job, so that its classes belong to the module `job`, not to `__main__`.
   writeFileSync(join(scratch, 'orders.py'), 'import job\n\njob.main()\n');
   execFileSync(python, ['orders.py', 'job.heap'], { cwd: scratch, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 for (const [name, command, names, hash, colorScheme, pointer] of shown) {
   const file = join(scratch, `${name}.html`);
-  // Lines of a capture are printed unless there is a page.
+  // The command `lines` writes a page only with --html.
   const output = command[0] === 'lines' ? '--html' : '-o';
   run(...command, ...names.flatMap(captures), output, file);
   const viewport = { width: 1280, height: HEIGHTS[name] ?? 800 };
@@ -77,7 +77,7 @@ for (const [name, command, names, hash, colorScheme, pointer] of shown) {
     await page.mouse.move(box.x + pointer[0] * box.width, box.y + pointer[1] * 22 + 11);
     await page.waitForSelector('.tooltip');
   }
-  // The temporary folder of this run says nothing to readers.
+  // Replace the temporary folder of this run, which means nothing to readers.
   await page.evaluate((made) => {
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll(made, '/srv');

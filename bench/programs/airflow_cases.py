@@ -1,12 +1,12 @@
-"""Runs Airflow's scheduler, or a task, once for each case in a forked process: Airflow is imported only once, before.
+"""Runs Airflow's scheduler, or a task, once for each case in a forked process. Airflow is imported once, before that.
 
-argv: a folder. Cases come on standard input: a list of `{"case", "what", "number", "env", "path"}`. The output is a
-list of `{"case", "pid", "cpu", "code"}`, with CPU seconds of the process and its children. If the folder contains
-switch.so, callgrind counts the instructions between its two calls.
+argv: a folder. Standard input has a list of cases: `{"case", "what", "number", "env", "path"}`. The output is a list of
+`{"case", "pid", "cpu", "code"}`, with CPU seconds of the process and its children. If the folder contains switch.so,
+callgrind counts the instructions between the calls of its functions `start` and `stop`.
 
-A task is a process in which the hooks of Airflow's listeners run in their order, as Airflow calls them; its work is to
-parse rows of JSON. Cases without an environment call no hooks. Airflow itself offers no way to record tasks with
-memray, so these cases record the work with it.
+A task is a process that calls the hooks of Airflow's listeners in Airflow's order; its work is to parse rows of JSON.
+Cases without an environment call no hooks. Airflow cannot record tasks with memray, so those cases record only the work
+with it.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ def run_case(case):
 
 
 def import_late_modules():
-    """Run a scheduler once, so that the modules which it imports while it runs count for no case."""
+    """Run a scheduler once, and import all modules that it imported, so that no case has to import them."""
     listed = FOLDER / "modules.json"
     if os.fork() == 0:
         try:

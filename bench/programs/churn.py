@@ -1,4 +1,4 @@
-"""Allocates ten million blocks, or the number given, and keeps the newest thousand: events for a reader to decode."""
+"""Allocates N blocks, by default ten million, and keeps the newest thousand, so the number of events is known."""
 
 import sys
 

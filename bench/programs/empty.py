@@ -1,1 +1,1 @@
-"""Does nothing: its start and end are measured."""
+"""Does nothing, to measure the start and end of an interpreter."""

@@ -1,8 +1,8 @@
 """Creates typical objects, then runs one query: heap.py TOOL QUERY OBJECTS REPETITIONS.
 
 The last line of its output is JSON: CPU seconds of the best repetition, and the number of objects. For queries on the
-whole heap that is the number created, the same for every tool: guppy3 creates and counts a dict for each instance, and
-objgraph sees only objects that the collector tracks.
+whole heap this is the number of objects created, because the tools count differently: guppy3 also counts a dict that it
+creates for each instance, and objgraph counts only objects that the collector tracks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Line:
         self.order, self.text = order, {"sku": str(id(order)), "n": order.number}
 
 
-# The query, and a function that returns the number of objects it covers if that is not all.
+# The query, and a function that returns the number of objects it covers; None if it covers all.
 Measured = tuple[Callable[[], Any], Callable[[], int] | None]
 
 
@@ -72,7 +72,7 @@ def guppy(query: str, orders: list[Order]) -> Measured:
     heap = hp.heap()
 
     def by_via() -> str:
-        # A set caches its answers, so query a new one.
+        # A set caches its results, so query a new one.
         return str(hp.iso(*(order.customer for order in orders)).byvia)
 
     def growth() -> str:

@@ -1,7 +1,7 @@
-"""Runs a workload in a state of the profiler and prints its CPU seconds on the last line of standard error.
+"""Runs a workload while the profiler is in one state, and prints its CPU seconds on the last line of standard error.
 
-The import and start-up of Heaptide are not measured: the claim is that a program that is not being profiled runs as if
-Heaptide were not installed.
+The CPU time excludes the import and start of Heaptide: a program that is not being recorded should run as fast as
+without Heaptide.
 
     inside.py (bare | imported | stopped) WORKLOAD SCRATCH_FILE
 """

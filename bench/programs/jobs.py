@@ -1,7 +1,7 @@
-"""Runs small jobs: jobs.py HOW N_JOBS SIZE. SIZE 0 makes jobs that do nothing.
+"""Runs small jobs: jobs.py HOW N_JOBS SIZE. With SIZE 0, jobs do nothing.
 
 HOW is block, calls (of begin and end), or a decorated function: function, generator, async function or async generator.
-Generators have one step. With "plain" before it, or plain alone, there are no marks.
+Generators have one step. With "plain" before a function, or "plain" alone, jobs are not marked.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ async def steps_async():
 
 
 async def consume(generator):
-    """Take all that an asynchronous generator yields."""
+    """Run an asynchronous generator to its end."""
     async for _ in generator:
         pass
 

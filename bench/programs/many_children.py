@@ -1,4 +1,4 @@
-"""Starts idle children for a sampler to read. Ends when its standard input is closed."""
+"""Starts idle children, to measure the sampler. Ends when its standard input is closed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Makes six million events on a thousand call stacks, with a hundred thousand live blocks, to measure reports."""
+"""Causes six million events on a thousand call stacks, with a hundred thousand live blocks, to measure reports."""
 
 N_SITES = 50
 N_DEPTHS = 20

@@ -1,4 +1,4 @@
-"""Allocates two million blocks above pymalloc's limit and frees nearly all at once: four million events."""
+"""Allocates two million blocks above pymalloc's limit and frees nearly every one immediately: four million events."""
 
 import random
 

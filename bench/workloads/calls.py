@@ -1,4 +1,4 @@
-"""Calls functions recursively without allocating: the cost of a profiler with nothing to record."""
+"""Calls functions recursively without allocating, so there is nothing to record."""
 
 
 def fib(n):

@@ -1,4 +1,4 @@
-"""Imports large packages: many shared libraries are loaded, many code objects are new."""
+"""Imports large packages, which loads many shared libraries and creates many code objects."""
 
 import asyncio
 import decimal

@@ -1,4 +1,4 @@
-"""Churns small dicts, tuples and strings from pymalloc: malloc sees only arenas and lists."""
+"""Allocates and frees small dicts, tuples and strings by pymalloc; malloc allocates only arenas and lists."""
 
 
 def build(n):

@@ -3,7 +3,7 @@
     heaptide record examples/timeline/job.py
     heaptide plot
 
-The steps appear as brackets in the timeline; without a recording the marks have no effect.
+The steps appear as brackets in the timeline. Without a recording, ``timestamp`` has no effect.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""A job with four worker processes: all keep what they read, and one of them frees it from time to time."""
+"""A job with four worker processes: all keep the data they read, and one of them sometimes frees its data."""
 
 import multiprocessing
 import time

@@ -1,4 +1,4 @@
-"""Calls a recursive function some 600,000 times and allocates nothing: the cost of profiling with nothing to record."""
+"""Calls a recursive function about 600,000 times and allocates nothing, so there is nothing to record."""
 
 
 def fib(n):

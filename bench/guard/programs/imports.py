@@ -1,4 +1,4 @@
-"""Imports much of the standard library: code objects, dictionaries and stacks that rarely repeat."""
+"""Imports much of the standard library, which creates code objects and dictionaries at stacks that rarely repeat."""
 
 import argparse
 import asyncio

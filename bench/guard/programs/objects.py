@@ -1,4 +1,4 @@
-"""Makes 100,000 objects, keeps them, and frees them: an allocation and a release at a few sites."""
+"""Creates 100,000 objects and frees them: many allocations and frees at a few sites."""
 
 
 class Item:
