@@ -35,5 +35,5 @@ def test_heap_offsets_of_this_version_match_its_headers() -> None:
 
 
 def without_spacing(text: str) -> str:
-    """Normalize white space, which differs where rustfmt is missing."""
+    """Normalize white space, which differs if rustfmt is missing."""
     return re.sub(r"\s+", " ", text).strip()

@@ -9,7 +9,7 @@ import { pathToFileURL } from 'node:url';
 const require = createRequire(new URL('../../web/package.json', import.meta.url));
 const { chromium } = require('playwright-core');
 
-/** Milliseconds: far more than the slowest machine needs for anything that a test waits for. */
+/** Milliseconds to wait for a condition: far more than the slowest machine needs. */
 const NEVER = 300_000;
 const EXECUTABLES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
@@ -72,7 +72,7 @@ export async function hover(page, x, row) {
   await drawn(page);
   const box = await page.locator('canvas[role=application]').boundingBox();
   const [left, top] = [box.x + x * box.width, box.y + row * 22 + 11];
-  // A mouse that is there already would not be moved.
+  // Move away first, because moving to the current position has no effect.
   await page.mouse.move(left, top + 1);
   await page.mouse.move(left, top);
   await drawn(page);

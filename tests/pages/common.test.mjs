@@ -1,4 +1,4 @@
-/** Tests what all pages have in common: accessibility, one tab stop per group of buttons, printing, narrow windows. */
+/** Tests that apply to all pages: accessibility, one tab stop per group of buttons, printing, narrow windows. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,4 +1,4 @@
-/** One example of each page, for tests of what all pages have in common. */
+/** One example of each page, for tests that apply to all pages. */
 import { SHOP } from './heap-data.mjs';
 import { JOBS } from './jobs-data.mjs';
 import { syntheticData, syntheticDiff } from './synthetic-data.mjs';
@@ -73,7 +73,7 @@ export const GRAPH = {
   svg: `<svg xmlns="http://www.w3.org/2000/svg" width="400" height="200" viewBox="0 0 400 200" font-family="monospace" font-size="12"><style>.arrow:hover path{stroke-width:3}@media(prefers-color-scheme:dark){.paper{fill:#13181a}.object rect{fill:#26333a;stroke:#e6edee}.object text{fill:#e6edee}}</style><rect class="paper" width="400" height="200" fill="#ffffff"/>${box('dict', 20, 20)}${box('Order', 20, 140)}<g class="arrow s0"><title>dict to Order</title><path class="line" d="M95 50V140" fill="none" stroke="#475569"/></g></svg>`,
 };
 
-/** Templates and their data, with views of them that have other content. */
+/** Templates with their data, and fragments that select views with other content. */
 export const EXAMPLES = [
   ['flamegraph', recording, ['', '#myCode=true&from=1&to=3', '#inverted=true&search=parse']],
   ['table', recording, ['', '#row=2']],

@@ -136,7 +136,7 @@ describe('the flame graph', () => {
     await close();
   });
 
-  test('shows who allocated, and folds frames of others into my code', async () => {
+  test('shows the shares of my code and of libraries, and folds frames of libraries', async () => {
     const { page, close } = await small();
     const shares = async () => (await page.locator('.ownership').innerText()).replace(/\s+/g, ' ').trim();
     assert.equal(await shares(), 'allocated in my code 30% site-packages 70%');
@@ -218,7 +218,7 @@ describe('the flame graph', () => {
     await dark.close();
   });
 
-  test('lists findings in the words of all reports, and a click shows their frame', async () => {
+  test('lists findings with the same text as other reports, and a click shows their frame', async () => {
     const finding = {
       kind: 'holds_most',
       what: 'parse:/srv/lib/parse.py:5 holds most at the peak',

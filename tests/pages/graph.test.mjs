@@ -9,7 +9,7 @@ import { drawn, folder, launch, open } from './browser.mjs';
 
 const HEAPTIDE = process.env.COMMAND_UNDER_TEST ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
 
-/** Each order has three holders: a dict, a list and a closure. */
+/** Each order has three referrers: a list, a dict and the defaults of a function. */
 const PROGRAM = `
 import heaptide
 class Order: pass

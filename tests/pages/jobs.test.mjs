@@ -56,7 +56,7 @@ describe('the jobs page', () => {
     await close();
   });
 
-  test('is used by keys', async () => {
+  test('can be used by keyboard', async () => {
     const { page, close } = await show();
     await page.keyboard.press('j');
     assert.match(await text(page, '.detail h2'), /render <pdf>/);

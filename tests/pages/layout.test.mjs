@@ -1,4 +1,4 @@
-/** Tests that pages stay readable in windows of every width: few rows of controls, names in view, no text cut or on a curve. */
+/** Tests that pages are readable in windows of every width: few rows of controls, visible names, no text cut or over a curve. */
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
@@ -61,7 +61,7 @@ describe('a phone', () => {
       for (const name of await boxes(page, 'tbody td.name')) assert.ok(name.width >= 150 && name.right <= 400, JSON.stringify(name));
     }));
 
-  test('shows all of the path of a leak suspect', () => {
+  test('shows the whole path of a leak suspect', () => {
     const path = `sys.modules['__main__'].__dict__['${'x'.repeat(60)}'].handlers`;
     const data = { ...SHOP, head: { ...SHOP.head, suspects: SHOP.head.suspects.map((suspect) => ({ ...suspect, evidence: [`held by  ${path}`] })) } };
     return at(400, 'heap', data, async (page) => {
@@ -140,7 +140,7 @@ describe('a chart', () => {
             return fillText.call(this, text, x, y);
           };
         });
-        // Other colours draw the chart again.
+        // A change of the colours redraws the chart.
         await page.keyboard.press('d');
         await drawn(page);
         const texts = await page.evaluate(() => window.texts);
@@ -151,7 +151,7 @@ describe('a chart', () => {
   }
 });
 
-test('the bar of owners has the widths of their shares', () =>
+test('parts of the bar of owners are as wide as their shares', () =>
   at(1440, 'flamegraph', recording(), async (page) => {
     const parts = (await boxes(page, '.ownership .shares i')).map(({ width }) => width);
     const shares = (await page.locator('.ownership li b').allInnerTexts()).map(Number.parseFloat);
@@ -160,7 +160,7 @@ test('the bar of owners has the widths of their shares', () =>
     assert.deepEqual(parts.map((width) => Math.round((100 * width) / all)), shares.map(Math.round));
   }));
 
-test('the paper of an object graph fills its frame', () =>
+test('the background of an object graph fills its frame', () =>
   at(1440, 'graph', GRAPH, async (page) => {
     const [frame, paper] = await page.evaluate(() => [
       getComputedStyle(document.querySelector('#view')).backgroundColor,
@@ -169,7 +169,7 @@ test('the paper of an object graph fills its frame', () =>
     assert.equal(frame, paper);
   }));
 
-test('the page of a timeline holds its chart at 400 pixels', () =>
+test('the chart of a timeline fits a window of 400 pixels', () =>
   at(400, 'plot', PLOT, async (page) => {
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 400);
   }));

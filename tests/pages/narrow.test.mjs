@@ -25,7 +25,7 @@ async function narrow(template, data, hash, check) {
 const widthOf = async (page, selector) => (await page.locator(selector).first().boundingBox()).width;
 
 describe('a narrow window', () => {
-  test('holds the flame graph', () => narrow('flamegraph', ONE, ''));
+  test('fits the flame graph', () => narrow('flamegraph', ONE, ''));
 
   test('leaves room for the names of a table', () =>
     narrow('table', ONE, '', async (page) => assert.ok((await widthOf(page, 'tbody td.name')) >= 150)));
@@ -49,7 +49,7 @@ describe('the legend of a chart', () => {
 });
 
 describe('a low window', () => {
-  test('holds the whole graph, as in a notebook cell', async () => {
+  test('fits the whole graph, as in a notebook cell', async () => {
     const { page, close } = await open(browser, pageOf(directory, 'flamegraph', ONE), { viewport: { width: 950, height: 600 } });
     const box = await page.locator('.graph').boundingBox();
     assert.ok(box.height >= 150 && box.y + box.height <= 600, JSON.stringify(box));

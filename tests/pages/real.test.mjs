@@ -117,7 +117,7 @@ for n in (4, 8):
     await close();
   });
 
-  test('findings have the words of stats, and a click shows their frame', async () => {
+  test('findings have the same text as in stats, and a click shows their frame', async () => {
     const [expected] = stats.heaptide.findings;
     const { page, close } = await open(browser, join(directory, 'heaptide-flamegraph-job.py.1.html'));
     const first = page.locator('.findings ol > li').first();

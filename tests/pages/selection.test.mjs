@@ -1,4 +1,4 @@
-/** Tests what users do with a part of a page: a selected frame, an interval, one thread of hundreds, a zoomed chart. */
+/** Tests selections within a page: a selected frame, an interval, one thread of hundreds, a zoomed chart. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { drag, drawn, hashOf, hover, open } from './browser.mjs';
@@ -31,7 +31,7 @@ describe('a selected frame', () => {
 });
 
 describe('a selected interval', () => {
-  test('changes the figures of the header, and the findings say that they do not follow', async () => {
+  test('changes the figures of the header, while the findings still cover the whole run and say so', async () => {
     const { page, close } = await show('flamegraph', recording());
     assert.equal(await figure(page, 'total allocated'), '11.0 MB');
     await drag(page, 0.26, 0.74);

@@ -1,6 +1,6 @@
 """Fixtures of the tests that run real platforms. `make test-platforms` runs them, on one version of Python.
 
-Each platform is one folder: `requirements.txt` pins what is installed, `behaviours.toml` lists what the tests prove.
+Each platform has one folder: `requirements.txt` pins its packages, and `behaviours.toml` lists the behaviours to prove.
 `--release VERSION` tests another release of a platform, which `requirements-VERSION.txt` pins.
 """
 
@@ -15,7 +15,7 @@ from platform_support.behaviours import Results
 from platform_support.environments import Environment
 from support.hermetic import become_hermetic
 
-# pip needs its own configuration; the platforms get none of the caller's variables.
+# pip needs the caller's variables; the platforms get none of them.
 _PIP_VARIABLES = dict(os.environ)
 become_hermetic()
 

@@ -19,7 +19,7 @@ PROFILING = {
 
 
 def have_results(stack: Stack) -> bool:
-    """Return whether all task processes have written their results: a run may end before they have."""
+    """Return whether all task processes have written their results. A run may end earlier."""
     rows = [
         row
         for dag in ("memory_cases", "other_team", "celery_cases")

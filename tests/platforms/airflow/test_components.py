@@ -14,19 +14,19 @@ from platform_support.environments import Environment
 
 MEMRAY = "AIRFLOW__PROFILING__MEMRAY_TRACE_COMPONENTS"
 DETAILED = "AIRFLOW__PROFILING__MEMRAY_DETAILED_TRACING"
-OURS = "AIRFLOW__PROFILING__HEAPTIDE_TRACE_COMPONENTS"
+HEAPTIDE = "AIRFLOW__PROFILING__HEAPTIDE_TRACE_COMPONENTS"
 
 CASES: dict[str, dict[str, Any]] = {
     "selected": {"component": "scheduler", "env": {MEMRAY: " scheduler , api"}},
-    "by_our_key": {"component": "triggerer", "env": {OURS: "triggerer", MEMRAY: ""}},
+    "by_heaptides_key": {"component": "triggerer", "env": {HEAPTIDE: "triggerer", MEMRAY: ""}},
     "not_selected": {"component": "dag_processor", "env": {MEMRAY: "scheduler,api"}},
     "unknown": {"component": "scheduler", "env": {MEMRAY: "scheduler,Scheduler,,nonsense"}},
-    "unknown_of_ours": {"component": "scheduler", "env": {MEMRAY: "", OURS: "schedulr"}},
+    "unknown_heaptide_name": {"component": "scheduler", "env": {MEMRAY: "", HEAPTIDE: "schedulr"}},
     "plain": {"component": "api", "env": {MEMRAY: "api"}},
     "detailed": {"component": "api", "env": {MEMRAY: "api", DETAILED: "True"}},
     "sampled": {
         "component": "api",
-        "env": {MEMRAY: "", OURS: "api", "AIRFLOW__PROFILING__HEAPTIDE_MODE": "sampled"},
+        "env": {MEMRAY: "", HEAPTIDE: "api", "AIRFLOW__PROFILING__HEAPTIDE_MODE": "sampled"},
     },
     "twice": {"component": "dag_processor", "env": {MEMRAY: "dag_processor"}, "times": 2},
     "no_folder": {"component": "api", "env": {MEMRAY: "api", "CASE_HOME": "/dev/null/home"}},
@@ -104,7 +104,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 class Answers:
-    """The results of the cases, and the folders that they left."""
+    """The results of the cases, and the folders that they wrote to."""
 
     def __init__(self, environment: Environment, folder: Path, results: dict[str, Any]) -> None:
         self.environment = environment
@@ -112,7 +112,7 @@ class Answers:
         self.results = results
 
     def log(self, case: str) -> str:
-        """Return what a case logged."""
+        """Return the log of a case."""
         return (self.folder / case / "log").read_text()
 
     def captures(self, case: str) -> list[str]:
@@ -141,7 +141,7 @@ def answers(installed: Callable[[str], Environment], tmp_path_factory: pytest.Te
 @pytest.mark.behaviour("selected_components", "documented_names")
 def test_exactly_the_selected_components_are_recorded(answers: Answers) -> None:
     assert answers.captures("selected") == ["scheduler_memory.bin"]
-    assert answers.captures("by_our_key") == ["triggerer_memory.bin"]
+    assert answers.captures("by_heaptides_key") == ["triggerer_memory.bin"]
     assert answers.captures("by_our_variable") == ["scheduler_memory.bin"]
     assert answers.captures("not_selected") == []
     assert answers.results["not_selected"] == {"value": 5, "loaded": False, "memray": False}
@@ -155,13 +155,13 @@ def test_each_unknown_name_gets_one_warning(answers: Answers) -> None:
     assert answers.captures("unknown") == ["scheduler_memory.bin"]
     for name in ("'Scheduler'", "''", "'nonsense'"):
         assert log.count(f"Failed to convert value {name}") == 1, log
-    assert answers.log("unknown_of_ours").count("unknown component 'schedulr'") == 1
-    assert answers.captures("unknown_of_ours") == []
+    assert answers.log("unknown_heaptide_name").count("unknown component 'schedulr'") == 1
+    assert answers.captures("unknown_heaptide_name") == []
     assert answers.log("unknown_key").count("[profiling] has no key heaptide_modes: use ") == 1
 
 
 @pytest.mark.behaviour("no_misleading_warning")
-def test_absent_memray_is_not_asked_for(answers: Answers) -> None:
+def test_log_does_not_ask_to_install_memray(answers: Answers) -> None:
     for case in ("selected", "plain", "twice"):
         assert "please check the memray is installed" not in answers.log(case)
         assert "Heaptide records" in answers.log(case)
@@ -189,7 +189,7 @@ def test_capture_that_reaches_its_maximum_size_is_rotated(answers: Answers) -> N
 
 
 @pytest.mark.behaviour("run_time_control")
-def test_component_that_stands_by_records_on_request(answers: Answers) -> None:
+def test_component_in_standby_records_on_request(answers: Answers) -> None:
     assert answers.results["standby"]["value"] == 5, answers.results["standby"]
     assert answers.captures("standby") == ["api_memory.bin"]
 
@@ -237,16 +237,16 @@ def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment]
         )
     cases = {
         "memray": {"component": "scheduler", "env": {MEMRAY: "scheduler"}},
-        "both": {"component": "scheduler", "env": {MEMRAY: "scheduler", OURS: "scheduler"}},
-        "ours": {"component": "api", "env": {MEMRAY: "scheduler", OURS: "api"}},
+        "both": {"component": "scheduler", "env": {MEMRAY: "scheduler", HEAPTIDE: "scheduler"}},
+        "heaptide": {"component": "api", "env": {MEMRAY: "scheduler", HEAPTIDE: "api"}},
     }
     answers = run_cases(environment, tmp_path, cases, PYTHONPATH=str(beside))
     for case in ("memray", "both"):
         assert answers.results[case] == {"value": 5, "loaded": False, "memray": True}
         assert answers.log(case).count("memray records scheduler: it is installed") == 1
         assert "Memray tracing enabled for scheduler" in answers.log(case)
-    assert answers.results["ours"] == {"value": 5, "loaded": True, "memray": False}
-    assert answers.captures("ours") == ["api_memory.bin"]
+    assert answers.results["heaptide"] == {"value": 5, "loaded": True, "memray": False}
+    assert answers.captures("heaptide") == ["api_memory.bin"]
 
 
 @pytest.mark.behaviour("inert")

@@ -1,4 +1,4 @@
-"""Tests parts of the pages and of the log line that a running stack does not reach: units, many workers, odd paths."""
+"""Tests parts of the pages and of the log line that a running stack does not test: units, many workers, unusual paths."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Tests tasks, children, pages and access on a running Airflow. One run of each DAG has ended when they begin.
+"""Tests tasks, children, pages and access on a running Airflow. Before the tests, one run of each DAG has ended.
 
-The last tests change or stop the stack; pytest runs the tests of a file in their order.
+The last tests change or stop the stack, so the order of the tests matters.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_every_process_of_a_task_has_its_numbers(task: str, stack: Stack) -> Non
 
 
 @pytest.mark.behaviour("tasks", "task_outcomes")
-def test_mapped_tasks_are_told_apart(stack: Stack) -> None:
+def test_mapped_instances_have_separate_records(stack: Stack) -> None:
     for index in (0, 1):
         (record,) = stack.records(*RUN, "case_mapped", index)
         assert allocated_by_the_task(record, (index + 1) * 3_000_000 + 33)
@@ -66,7 +66,7 @@ def test_mapped_tasks_are_told_apart(stack: Stack) -> None:
 
 
 @pytest.mark.behaviour("tasks")
-def test_retained_memory_is_what_the_task_left(stack: Stack) -> None:
+def test_retained_memory_is_what_the_task_did_not_free(stack: Stack) -> None:
     (record,) = stack.records(*RUN, "case_grows")
     retained = {row["line"]: row["bytes"] for row in record["sites"] if row["function"] == "case_grows"}
     assert sorted(retained.values()) == [0, 20_000_033]
@@ -148,7 +148,7 @@ def test_each_component_says_where_it_is_recorded(stack: Stack) -> None:
         ("POST", "/heaptide/components/stop"),
     ],
 )
-def test_nothing_answers_without_a_login(method: str, path: str, stack: Stack) -> None:
+def test_every_route_requires_a_login(method: str, path: str, stack: Stack) -> None:
     form = {"component": "scheduler"} if method == "POST" else None
     assert stack.request(method, path, form=form)[0] == 401
     assert stack.request("GET", "/heaptide/docs")[0] == stack.request("GET", "/heaptide/openapi.json")[0] == 404
@@ -166,7 +166,7 @@ def test_another_team_has_no_access(stack: Stack) -> None:
     for path in paths:
         assert stack.request("GET", path, user="rob")[0] == 200, path
         assert stack.request("GET", path, user="bea")[0] == 403, path
-    # The permission for one's own DAG does not open the record of another DAG.
+    # With permission for one DAG, a user cannot read the record of another DAG.
     own = f"/heaptide/task-instance/capture?dag_id=other_team&record={identity}"
     assert stack.request("GET", own, user="bea")[0] == 404
     twice = f"/heaptide/task-instance/capture?dag_id=other_team&dag_id=memory_cases&record={identity}"
@@ -200,7 +200,7 @@ def test_captures_are_copied_to_the_remote_logging_location(stack: Stack) -> Non
 
 
 @pytest.mark.behaviour("elsewhere")
-def test_numbers_come_from_the_log_if_the_record_is_out_of_reach(stack: Stack) -> None:
+def test_numbers_come_from_the_log_if_the_record_is_unreadable(stack: Stack) -> None:
     (before,) = stack.records(*RUN, "case_skips")
     folder = stack.home.folder / "heaptide" / "tasks" / "memory_cases"
     files = [path for path in folder.glob("*.jsonl") if '"case_skips"' in path.read_text()]
@@ -245,12 +245,12 @@ def test_folders_of_results_can_be_listed_only_by_their_user(stack: Stack) -> No
 @pytest.mark.behaviour("run_as_user", "elsewhere")
 def test_task_that_runs_as_another_user_has_its_numbers(stack: Stack) -> None:
     instance = f"/api/v2/dags/{RUN[0]}/dagRuns/{RUN[1]}/taskInstances/case_other_user"
-    # Only root can change the user; otherwise the process is merely executed again.
+    # Only root can change the user. Otherwise the process keeps its user and only executes the program again.
     uid = pwd.getpwnam("nobody").pw_uid if os.getuid() == 0 else os.getuid()
     assert stack.json(f"{instance}/xcomEntries/return_value")["value"] == uid
     (record,) = stack.records(*RUN, "case_other_user")
     assert allocated_by_the_task(record, 17_000_033) and record["airflow_state"] == "success"
-    # Nothing is left of the process that became `sudo`.
+    # The process that executed `sudo` has left no files.
     own = stack.home.folder / ("tmp" if uid != os.getuid() else "heaptide")
     assert [str(path) for path in stack.home.folder.glob("**/case_other_user/*.tide")] == [record["capture"]]
     assert Path(record["capture"]).is_relative_to(own)
@@ -279,7 +279,7 @@ def test_task_that_airflow_gave_up_shows_the_state_of_its_process(stack: Stack) 
 
 
 def caller_environment() -> dict[str, str]:
-    """Return the environment in which the tests were started: npm may need the caller's configuration."""
+    """Return the environment in which the tests were started, because npm may need the caller's configuration."""
     words = Path("/proc/self/environ").read_text(errors="replace").split("\0")
     return dict(word.split("=", 1) for word in words if "=" in word)
 

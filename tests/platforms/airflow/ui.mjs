@@ -98,7 +98,7 @@ frame = await memory(page, 'Memory');
 assert.equal(await frame.locator('tbody tr').count(), 9);
 assert.ok((await frame.locator('svg.bars rect.peak').count()) >= 9);
 await shot(page, 'dag-dark');
-// Charts of 50 processes, the widest ones, leave the names of tasks in one piece.
+// Even next to the widest charts, of 50 processes, the names of tasks are not wrapped.
 const names = await frame.locator('tbody').evaluate((body) => {
   for (const chart of body.querySelectorAll('svg.bars')) chart.setAttribute('width', '200');
   return [...body.querySelectorAll('td:first-child code')].map((name) => name.getClientRects().length);
@@ -138,7 +138,7 @@ async function until(condition) {
   assert.ok(await condition());
 }
 
-// A window of 400 pixels: the pages alone and in Airflow's own frame, whose menu leaves them even less room.
+// A window of 400 pixels: the pages alone, and in Airflow's frame, whose menu leaves them even less space.
 const narrow = await logIn('ada', { viewport: { width: 400, height: 800 } });
 for (const theme of ['light', 'dark']) {
   await narrow.emulateMedia({ colorScheme: theme });

@@ -65,7 +65,7 @@ def test_master_writes_a_profile_and_keeps_the_programs_behaviour(compss: Enviro
     plot = ("python", "-m", "mprof", "plot", "-o")
     compss.run(*plot, "real.png", profile.name, cwd=tmp_path, MPLCONFIGDIR=str(tmp_path))
     assert (tmp_path / "real.png").read_bytes().startswith(b"\x89PNG")
-    # Ours draws the same peak, without matplotlib.
+    # Heaptide's mprof draws the same peak, without matplotlib.
     (tmp_path / "matplotlib.py").write_text("raise ImportError('matplotlib is not needed')\n")
     compss.run(*plot, "profile.svg", profile.name, cwd=tmp_path, **COMPAT, PYTHONPATH=str(tmp_path))
     drawing = (tmp_path / "profile.svg").read_text()
@@ -93,7 +93,7 @@ def test_command_is_installed_on_request_without_memory_profiler(compss: Environ
 
 
 @pytest.mark.behaviour("command")
-def test_command_of_memory_profiler_is_kept_and_runs_our_module_with_the_variable(
+def test_command_of_memory_profiler_is_kept_and_runs_heaptides_module_with_the_variable(
     compss: Environment, tmp_path: Path
 ) -> None:
     before = (compss.bin / "mprof").read_bytes()
@@ -132,7 +132,7 @@ def test_signal_that_ends_the_program_ends_the_command(compss: Environment, tmp_
     assert process.wait() == -signal.SIGTERM
 
 
-# Each rank holds its block until the profile has a sample of it.
+# Each rank keeps its block until the profile has a sample of it.
 RANKED = """
 import time
 from mpi4py import MPI
@@ -185,7 +185,7 @@ def test_proportional_and_unique_sizes_are_recorded(
     (tmp_path / "sharing.py").write_text(SHARING)
     compss.run(*MPROF, "--backend", backend, "--output", "size.dat", "sharing.py", cwd=tmp_path, **COMPAT)
     lines = (tmp_path / "size.dat").read_text().splitlines()
-    # The child has the pages of its parent: all of them, half of them, or none.
+    # The size of the child includes all, half or none of the pages that it shares with its parent.
     sizes = [float(line.split()[2]) for line in lines if line.startswith("CHLD ")]
     assert at_least <= max(sizes) < below
 

@@ -1,4 +1,4 @@
-"""Runs the tasks once per platform; the tests examine what each of them left."""
+"""Runs all tasks once; the tests inspect the results and files of each task."""
 
 from __future__ import annotations
 

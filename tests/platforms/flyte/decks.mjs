@@ -31,12 +31,12 @@ for (const [number, file] of PAGES.split(':').entries()) {
   assert.match(text, /peak\s+8\.00 MB/);
   assert.match(text, /grow \(.*\) holds most at the peak/);
 
-  // Flyte's own template asks for a font; nothing in the frame asks for anything.
+  // Flyte's own template requests a font; the frame makes no request.
   const fromTheFrame = requests.filter((request) => request.frame() !== page.mainFrame());
   assert.deepEqual(fromTheFrame.map((request) => request.url()), []);
   assert.deepEqual(errors, []);
 
-  // Neither document reaches the other, and Flyte's keeps its own style.
+  // Neither document can access the other, and Flyte's keeps its own style.
   assert.equal(await page.evaluate(() => document.querySelector('iframe').contentDocument), null);
   const parent = await frame.locator('html').evaluate(() => {
     try {
@@ -53,7 +53,7 @@ for (const [number, file] of PAGES.split(':').entries()) {
   );
   assert.notEqual(colours[0], colours[1]);
 
-  // The frame is as wide as the page of Flyte allows, and its content fits.
+  // The frame has the full width of Flyte's page, and its content fits.
   const box = await page.locator('iframe').boundingBox();
   assert.ok(box.width >= 1100 && box.height >= 600, JSON.stringify(box));
   const overhang = await frame.locator('html').evaluate((html) => html.scrollWidth - html.clientWidth);

@@ -1,4 +1,4 @@
-"""Tests decks of flytekit's tasks: every kind of task, both decorator orders, failures, and what the page contains."""
+"""Tests decks of flytekit's tasks: all types of tasks, both decorator orders, failures, and the content of the page."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_page_is_in_a_sandboxed_frame_of_bounded_size(local: dict[str, Any]) -> 
     assert len(decks.text) <= 500_000
     assert not re.search(r'(src|href)="https?:', frame["srcdoc"])
     assert "default-src 'none'" in frame["srcdoc"]
-    # Outside the frame there is only what Flyte's own template has.
+    # Outside the frame, the page is the same as Flyte's own template.
     empty = Page(local["cases"]["above"]["decks"][0])
     assert (decks.ids, decks.styles) == (empty.ids, empty.styles) and len(set(decks.ids)) == len(decks.ids)
 

@@ -98,7 +98,7 @@ def test_full_worker_shows_what_a_thousand_jobs_left(mrq: Environment, folder: P
         *("python", "full_worker.py"),
         cwd=folder,
         HEAPTIDE_COMPAT="guppy",
-        # The class also repairs the end of MRQ's loop; the session needs no accounts of jobs.
+        # The worker class also fixes the end of MRQ's loop. This session does not need accounts of jobs.
         MRQ_TRACE_MEMORY="False",
         TEST_REDIS=f"redis://127.0.0.1:{redis}",
         MRQ_DOCUMENTS=str(folder / "documents.json"),
@@ -136,6 +136,6 @@ def test_heaps_are_grouped_and_followed_also_offline(mrq: Environment, folder: P
 @pytest.mark.behaviour("loop")
 def test_loop_helper_shows_what_remained(mrq: Environment, folder: Path) -> None:
     shown = mrq.run("python", "-c", LOOP, cwd=folder).stdout
-    # Ten runs with three documents each, without those of the warm-up.
+    # Ten runs with three documents each; documents of the warm-up do not count.
     rows = re.findall(r"^ +\d+ +(\d+) .* (\S+)$", shown, re.MULTILINE)
     assert rows == [("30", "bytearray"), ("30", "tasks.Document")]

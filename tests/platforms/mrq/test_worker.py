@@ -22,7 +22,7 @@ def test_report_after_each_job_lists_types_and_lines(work: Work) -> None:
         assert ["tasks.Document", str(count), "+3"] in [row[:3] for row in rows]
         assert ["bytearray", str(count), "+3"] in [row[:3] for row in rows]
         assert "tasks.py:25 LeakDocuments.run" in report
-    # The first job has a baseline: its report does not list what was there before.
+    # The first job has a baseline: its report does not list objects that existed before.
     types = first.partition("bytes in")[0].splitlines()[2:-1]
     assert len(types) <= 6, first
 

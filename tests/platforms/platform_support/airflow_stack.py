@@ -1,7 +1,7 @@
 """The unmodified Airflow as a fixture: home folders, single commands, and a whole stack on loopback.
 
-The stack has an API server with two workers, a scheduler with LocalExecutor, a DAG processor and a triggerer; two teams
-with one bundle of DAG files each, and users of the simple auth manager, none of whom is admitted without a login.
+The stack has an API server with two workers, a scheduler with LocalExecutor, a DAG processor and a triggerer. There are
+two teams with one bundle of DAG files each. Users of the simple auth manager must log in.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ USERS = {"ada": ("admin", "red|blue"), "rob": ("viewer", "red"), "bea": ("viewer
 
 
 def free_ports(n: int) -> list[int]:
-    """Return ports that nobody uses now."""
+    """Return ports that are free at the moment."""
     sockets = [socket.socket() for _ in range(n)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -173,7 +173,7 @@ class Stack:
         wait(self.is_healthy, "the API server answers")
 
     def start_component(self, component: str, *command: str, **env: str) -> None:
-        """Start one component, by its usual command or another; its output goes to a file in the home."""
+        """Start one component, by default with its usual command. Its output goes to a file in the home."""
         log = (self.home.folder / f"{component}.log").open("a")
         self.processes[component] = self.home.environment.start(
             *(command or ("airflow", *self.commands[component])),
@@ -185,7 +185,7 @@ class Stack:
         )
 
     def log_of(self, component: str) -> str:
-        """Return what a component has printed so far."""
+        """Return the output of a component so far."""
         return (self.home.folder / f"{component}.log").read_text(errors="replace")
 
     def stop(self) -> dict[str, int]:
@@ -234,7 +234,7 @@ class Stack:
             return error.code, error.read().decode(errors="replace")
 
     def json(self, path: str, user: str = "ada") -> Any:
-        """Return the JSON of a route that must answer with 200."""
+        """Return the JSON of a route that must respond with 200."""
         status, body = self.request("GET", path, user=user)
         assert status == 200, f"{path}: {status} {body}"
         return json.loads(body)
@@ -292,7 +292,7 @@ class Stack:
         assert status == 303, body
 
     def records(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1, user: str = "ada") -> list[Any]:
-        """Return what the Memory tab of a task instance shows."""
+        """Return the records that the Memory tab of a task instance shows."""
         query = {"dag_id": dag_id, "run_id": run_id, "task_id": task_id, "map_index": map_index, "format": "json"}
         found: list[Any] = self.json(f"/heaptide/task-instance?{urllib.parse.urlencode(query)}", user)
         return found

@@ -1,8 +1,9 @@
 """The behaviours that a platform's tests prove, and the results of the tests.
 
-`tests/platforms/NAME/behaviours.toml` lists them: a key and a sentence each, under `[limits]` those that cannot hold,
-with the reason. A test names the keys that it proves: `@pytest.mark.behaviour("both_orders", "workflow")`. After a run,
-`build/platforms/results/NAME.json` has the result of each test; `scripts/platform_checks.py` makes the page of both.
+`tests/platforms/NAME/behaviours.toml` lists the behaviours, each with a key and a sentence. `[limits]` lists those that
+cannot hold, with the reason. A test names the keys that it proves: `@pytest.mark.behaviour("both_orders", "workflow")`.
+After a run, `build/platforms/results/NAME.json` has the result of each test. `scripts/platform_checks.py` writes the
+page from both files.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Results:
     """Collects the results of the tests, by platform: a pytest plugin."""
 
     def __init__(self, release: str) -> None:
-        # Those of another release are kept apart.
+        # Results of another release go to a separate file.
         self._ending = f"-{release}.json" if release else ".json"
         self._behaviours: dict[str, list[str]] = {}
         self._outcomes: dict[str, str] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note what each test proves; an unlisted behaviour is an error."""
+        """Store the behaviours that each test proves; an unlisted behaviour is an error."""
         for item in items:
             names = [name for mark in item.iter_markers("behaviour") for name in mark.args]
             known = listed(_platform(item.nodeid))["behaviours"]
@@ -43,7 +44,7 @@ class Results:
             self._behaviours.setdefault(_test(item.nodeid), []).extend(names)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the result of a test; one with parameters passes if all its cases do."""
+        """Store the result of a test; a test with parameters passes if all its cases pass."""
         test = _test(report.nodeid)
         if report.failed or report.skipped:
             self._outcomes[test] = report.outcome

@@ -10,9 +10,9 @@ from platform_support.environments import REPOSITORY
 
 
 def run_in_browser(script: Path, **variables: str) -> str:
-    """Run the script with Node, pass it the variables, and return what it printed. A failure fails the test.
+    """Run the script with Node, pass it the variables, and return its output. A failure fails the test.
 
-    It finds playwright-core in web/, and writes its pictures to the folder SHOTS, which stays after the tests.
+    The script finds playwright-core in web/, and writes pictures to the folder SHOTS, which the tests do not delete.
     """
     web = REPOSITORY / "web"
     if not (web / "node_modules" / "playwright-core").exists():

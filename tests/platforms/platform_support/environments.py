@@ -1,8 +1,8 @@
 """Installs real platforms, each in its own virtual environment, together with the Heaptide under test.
 
 The environment of a platform is `build/platforms/NAME`. It is built from `tests/platforms/NAME/requirements.txt`, which
-pins every package, and is rebuilt only if that file changed. Heaptide is the wheel that HEAPTIDE_TEST_WHEEL names, or
-else the package that the running interpreter imports, linked.
+pins every package, and is rebuilt only if that file changed. It contains the wheel that HEAPTIDE_TEST_WHEEL names, or a
+link to the package that the running interpreter imports.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Environment:
 def install(name: str, variables: Mapping[str, str], release: str = "") -> Environment:
     """Return the environment of a platform, built if it is missing; `variables` configure pip.
 
-    `release` chooses another release than the usual one. A platform that cannot be installed fails the test.
+    `release` selects another release than the default. If the platform cannot be installed, the test fails.
     """
     ending = f"-{release}" if release else ""
     folder = BUILD / f"{name}{ending}"

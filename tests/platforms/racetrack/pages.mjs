@@ -1,7 +1,7 @@
 /**
  * Opens the pages of a Racetrack job in Chromium, below the prefix of the job, without a network.
  *
- * The job runner's own Swagger page loads swagger-ui from a public server; it gets the files of the folder SWAGGER.
+ * The job runner's own Swagger page loads swagger-ui from a public server; this script serves SWAGGER, a folder, instead.
  *
  * usage: ADDRESS=http://127.0.0.1:PORT/pub/job/NAME/VERSION SWAGGER=folder SHOTS=folder node pages.mjs
  */
@@ -13,7 +13,7 @@ const { ADDRESS, SHOTS, SWAGGER } = process.env;
 const PROFILER = '/api/v1/profiler';
 const browser = await launch();
 
-/** Opens a page, and fails if it asks another server for anything but the expected files, or has an error. */
+/** Opens a page, and fails if it has an error or requests other files than the expected ones from another server. */
 async function visit(path, name, examine, expected = []) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
   context.setDefaultTimeout(300_000);

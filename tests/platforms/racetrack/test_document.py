@@ -50,7 +50,7 @@ def test_leak_is_found_step_by_step(job: RacetrackJob, racetrack: Environment, t
 
 
 def shown_by_tree(racetrack: Environment, folder: Path) -> str:
-    """Return what `memray tree` shows of the report in a terminal. `q` leaves it."""
+    """Return the text that `memray tree` shows in a terminal. The key `q` quits it."""
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (60, 200))
     process = subprocess.Popen(
@@ -67,7 +67,7 @@ def shown_by_tree(racetrack: Environment, folder: Path) -> str:
     shown = bytearray()
 
     def read() -> bool:
-        """Read what has come, and return whether the program has ended: its side of the terminal is closed then."""
+        """Read the available output. Return whether the program has ended and closed its side of the terminal."""
         try:
             shown.extend(os.read(ours, 1 << 16))
         except BlockingIOError:

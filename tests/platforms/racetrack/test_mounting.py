@@ -1,4 +1,4 @@
-"""Tests the profiler's other ways into a job: its own web view as WSGI or ASGI, a port next to it, and with a token."""
+"""Tests other ways to serve the profiler's routes: the job's web view (WSGI or ASGI), another port, and a token."""
 
 from __future__ import annotations
 

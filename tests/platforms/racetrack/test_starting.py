@@ -78,7 +78,7 @@ def test_job_runner_uses_memray_if_heaptide_is_disabled(serve: Callable[..., Rac
 def test_served_classes_and_instances_are_recorded(
     serve: Callable[..., RacetrackJob], tmp_path: Path, call: str
 ) -> None:
-    # The runner starts the profiler in these functions; an instance is made before.
+    # The runner starts the profiler in these functions; an instance is created before that.
     (tmp_path / "served.py").write_text(SERVED_CLASS.format(call=call, before=""))
     job = serve("python", "served.py", MEMRAY_PROFILER="true")
     assert job.get(f"{PROFILER}/status").json()["state"] == "recording"

@@ -1,4 +1,4 @@
-"""A view of every object of this process, for test programs: it never becomes a file."""
+"""Returns a view of every object of this process without writing a file, for test programs."""
 
 from heaptide import _native
 from heaptide.inspection import snapshots
@@ -10,5 +10,5 @@ def heap_now(*, values=False, redact=()):
 
 
 def _view(heaptide_token, request):
-    # The walk searches this frame for `heaptide_token` before it trusts its knowledge of frames.
+    # The walk verifies its frame layout by finding `heaptide_token` in this frame.
     return _native.snapshot_heap(heaptide_token, snapshots.known_instance(), request)

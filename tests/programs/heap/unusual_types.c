@@ -1,6 +1,6 @@
-/* Legal but unusual objects: half-built, untracked, with empty fields; whose tp_traverse reports a reference twice, a
-   borrowed reference or the object itself; a collected type without tp_clear; and a type that is not collected and hides
-   its references. */
+/* Types with legal but unusual objects. Some objects are half-built, untracked or have empty fields. Some types report a
+   reference twice, a borrowed reference or the object itself in tp_traverse. One collected type has no tp_clear, and one
+   type is not collected and hides its references. */
 #include <Python.h>
 
 typedef struct {

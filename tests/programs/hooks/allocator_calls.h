@@ -1,5 +1,5 @@
 /* Calls a hooked function of the C library by its name, for the shared library and the extension module of the tests.
- * The calls go through the import slots of the including library, which are under test. The answer also holds `errno`
+ * The calls go through the import slots of the including library, which are under test. The answer also contains `errno`
  * after the call, and the value that the call stored through a pointer.
  */
 #ifndef _GNU_SOURCE

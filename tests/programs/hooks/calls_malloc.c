@@ -1,4 +1,4 @@
-/* Calls `malloc` without defining one: the flags with which it and its dependency are loaded decide which it gets. */
+/* Calls `malloc` without defining it. Which definition it calls depends on how it and its dependency are loaded. */
 #include <stdlib.h>
 
 static void *last;

@@ -1,4 +1,4 @@
-/* Calls the functions that C23 adds to free(), which some other library of the process has. */
+/* Calls the functions that C23 adds to free(), which another library of the process defines. */
 #include <stdint.h>
 #include <stdlib.h>
 

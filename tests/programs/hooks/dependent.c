@@ -1,4 +1,4 @@
-/* A library with a dependency, which also calls dlsym where the result depends on the caller. */
+/* A library with a dependency. It also calls dlsym in ways whose result depends on the calling library. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

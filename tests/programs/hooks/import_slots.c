@@ -1,5 +1,5 @@
 /* Counts, independently of the profiler, the import slots of all loaded libraries that point into a given library.
- * Also calls through its own slots, directly and by a kept pointer, and loads libraries on a native thread.
+ * Also calls through its own slots, directly and through a stored pointer, and loads libraries on a native thread.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

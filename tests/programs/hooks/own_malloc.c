@@ -1,4 +1,4 @@
-/* A library that defines `malloc` and must keep calling its own. With -DVISIBLE the function is exported and calls go
+/* A library that defines `malloc` and must always call its own. With -DVISIBLE the function is exported and calls go
  * through an import slot; without it, the linker does not know the name.
  */
 #include <stddef.h>

@@ -1,4 +1,4 @@
-"""Starts and stops recording many times, in all modes, and prints the resources of the process twice on the way."""
+"""Starts and stops recordings many times, in all modes, and twice prints the resources that the process holds."""
 
 import json
 import os

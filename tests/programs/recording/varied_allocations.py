@@ -1,4 +1,4 @@
-"""Allocates with ever new stacks and sizes, so that its capture grows, and prints a checksum at the end.
+"""Allocates at many different stacks with many sizes, so that its capture grows, and prints a checksum at the end.
 
 usage: varied_allocations.py N_ROUNDS [CODE], where CODE is run after half of the rounds
 """

@@ -4,7 +4,7 @@ import os
 import re
 import time
 
-# Seconds: longer than any machine needs. After that the test fails, because the sample is missing in the file.
+# Seconds, longer than any machine needs. If they pass, the test fails because the sample is missing in the file.
 LIMIT = 300
 
 

@@ -29,7 +29,7 @@ class Order:
 class Box:
     __slots__ = ("order",)
 
-# Only objects that cannot be named in another way: the results must not depend on what else is loaded.
+# No other module refers to these objects, so the results do not depend on loaded modules.
 orders = [Order(1000 + number) for number in range(12)]
 cache = {"a": orders[3]}
 boxes = (Box(), [orders[5]])

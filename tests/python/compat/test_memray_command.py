@@ -250,7 +250,7 @@ def test_forked_children_of_an_attached_process_are_recorded(folder: Path) -> No
     assert peaks["forks.bin"] < 5_000_000 < peaks[f"forks.bin.{child}"]
 
 
-def test_live_remote_waits_for_a_view_and_live_shows_the_program(folder: Path) -> None:
+def test_live_remote_waits_for_a_viewer_and_live_shows_the_program(folder: Path) -> None:
     program = "import sys\ndef hold():\n    return bytearray(8_000_000)\nheld = hold()\nsys.stdin.read()\n"
     (folder / "held.py").write_text(program)
     command = [sys.executable, "-m", "memray", "run", "--live-remote", "held.py"]

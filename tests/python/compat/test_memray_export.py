@@ -129,7 +129,7 @@ def shown_tree(capture: Path, search_path: str) -> str:
     command = [sys.executable, "-m", "memray", "tree", str(capture)]
     terminal = TerminalScreen(command, columns=160, lines=50, env={"PYTHONPATH": search_path})
     try:
-        # The line of keys comes last: the program then reads them.
+        # The line that lists the keys appears last, when the program is ready to read keys.
         text = terminal.wait_for("<ROOT>", "make_room", "Quit the app")
         terminal.type("q")
         assert terminal.finish() == 0

@@ -1,6 +1,6 @@
-"""Runs programs written for memray once with memray and once with Heaptide under its name: they print the same.
+"""Tests that programs written for memray print the same with memray and with Heaptide under memray's name.
 
-Every program prints only what does not depend on addresses, times or process IDs.
+The output of every program is independent of addresses, times and process IDs.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ PROGRAMS = {
             pass
         records = list(memray.FileReader("objects.bin").get_allocation_records())
         allocations = [record for record in records if record.allocator not in FREES]
-        # memray's own work adds a number.
+        # memray itself adds some allocations.
         print(len(allocations) <= 3, sum(record.size for record in allocations) <= 172)
     """,
     "aggregated captures": """

@@ -1,7 +1,7 @@
-"""Runs task processes by hand: the hooks of the listener, in forked children, in the order in which Airflow calls them.
+"""Simulates task processes: forked children call the hooks of the listener in Airflow's order.
 
 argv: the number of runs; `inherit` if the parent is recorded and its forks are followed; `mapped` if the runs are the
-mapped instances of one run; `rescheduled` if each process reports that, and writes what had been recorded by then.
+mapped instances of one run; `rescheduled` if each process reports that it is rescheduled, and then stores its results.
 """
 
 import os
@@ -25,7 +25,7 @@ if "inherit" in words:
 
 
 def report(decoder, msg):
-    """Replace the supervisor: keep the results as they are when Airflow learns that the task is rescheduled."""
+    """Replace the supervisor: store the results at the moment Airflow learns that the task is rescheduled."""
     home = Path(os.environ["AIRFLOW_HOME"])
     lines = "".join(path.read_text() for path in home.glob("heaptide/tasks/by_hand/*.jsonl"))
     (home / "when reported").write_text(lines)

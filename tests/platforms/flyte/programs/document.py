@@ -1,4 +1,4 @@
-"""The example of the plugin's documentation. Its return type `list` is one that flytekit refuses, so it is `int`."""
+"""The example of the plugin's documentation, with the return type `int`, because flytekit rejects its type `list`."""
 
 from flytekitplugins.memray.profiling import memray_profiling
 from flytekit import task, workflow

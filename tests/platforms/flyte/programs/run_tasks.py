@@ -1,4 +1,4 @@
-"""Runs the tasks of tasks.py locally and prints, as JSON, what each returned or raised and the decks that it wrote."""
+"""Runs the tasks of tasks.py locally and prints as JSON the result or exception and the decks of each task."""
 
 import asyncio
 import glob

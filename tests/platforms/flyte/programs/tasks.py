@@ -1,4 +1,4 @@
-"""Tasks of flytekit that are profiled in every way, in a separate module as users have it."""
+"""Tasks of flytekit with the decorator in all supported forms. A separate module, as in users' projects."""
 
 import asyncio
 import multiprocessing

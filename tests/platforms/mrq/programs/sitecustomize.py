@@ -1,7 +1,7 @@
 """Writes the documents of all jobs at the end of a worker. MongoDB is replaced in mrq-config.py.
 
-With MRQ_PLAIN_WORKER it also repairs what keeps MRQ's own worker from starting: gevent 20 made a module of the function
-`gevent.signal`, and MRQ's last release is older. Heaptide's worker class needs no repair.
+With MRQ_PLAIN_WORKER it also makes MRQ's own worker start: MRQ's last release calls `gevent.signal`, which is a module
+since gevent 20. Heaptide's worker class does not need this.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""A DAG with one task for each way in which a task can end. Importing the file allocates 7 MB."""
+"""A DAG with one task for each possible end of a task. Importing the file allocates 7 MB."""
 
 import os
 import signal
@@ -38,8 +38,8 @@ class Reschedules(BaseSensorOperator):
         return not first_time("rescheduled")
 
 
-# If the scheduler of a busy machine has not noticed the end of a process by the time at which the next part of the same
-# try is queued, Airflow fails the task. So deferred and rescheduled tasks pause for some seconds.
+# Airflow fails a task if the next part of a try is queued before the scheduler has noticed the end of the previous
+# process. Deferred and rescheduled tasks therefore pause for some seconds.
 with DAG("memory_cases", schedule=None, catchup=False) as dag:
 
     @task
