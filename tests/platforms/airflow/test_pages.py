@@ -1,4 +1,4 @@
-"""Tests parts of the pages and of the log line that a running stack does not test: units, many workers, unusual paths."""
+"""Tests parts of the pages and of the log line that no running stack tests: units, many workers, unusual paths."""
 
 from __future__ import annotations
 

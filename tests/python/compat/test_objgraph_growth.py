@@ -1,4 +1,4 @@
-"""Tests that `growth` counts what objgraph counts after a collection, on every version, and that it rarely needs one."""
+"""Tests that `growth` has the same counts as objgraph after a collection, and rarely runs a collection itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Revived:
 class Slotted:
     __slots__ = ("own", "other")
 
-# So that the objects of a scenario are less than a tenth, unless it makes many.
+# With these objects, a scenario that creates few objects adds less than a tenth.
 many = [Plain() for _ in range(30_000)]
 kept = []
 collections_run = []
@@ -105,23 +105,23 @@ def main(name):
     objgraph.growth(limit=None)
     held = globals()[name]()
     gc.callbacks.append(note)
-    ours = dict([(name, count) for name, count, _ in objgraph.growth(limit=None, peak_stats={})])
+    by_heaptide = dict([(name, count) for name, count, _ in objgraph.growth(limit=None, peak_stats={})])
     gc.callbacks.remove(note)
     # A second collection would stop tracking further tuples.
     if not collections_run:
         gc.collect()
-    theirs = collections.Counter([type(each).__name__ for each in gc.get_objects()])
+    by_objgraph = collections.Counter([type(each).__name__ for each in gc.get_objects()])
     for each in kept:
         if isinstance(each, threading.Event):
             each.set()
-    names = {*ours, *theirs}
-    different = {name: (ours.get(name, 0), theirs[name]) for name in names if ours.get(name, 0) != theirs[name]}
+    names = {*by_heaptide, *by_objgraph}
+    different = {name: (by_heaptide.get(name, 0), by_objgraph[name]) for name in names if by_heaptide.get(name, 0) != by_objgraph[name]}
     print(json.dumps([different, len(collections_run)]))
 
 main(sys.argv[1])
 """
 
-# Scenarios, and whether a collection must decide them.
+# Scenario → whether `growth` must run a collection.
 SCENARIOS = {
     "leak": False,
     "garbage": False,
@@ -133,12 +133,12 @@ SCENARIOS = {
     "in_a_thread": False,
     "in_a_local_variable": False,
 }
-# The test's own containers, which exist only when the other side counts.
+# Containers of the test itself, which exist during only one of the two counts.
 ALLOWED = {"list": 2, "dict": 2, "tuple": 2, "cell": 2, "method": 1, "Counter": 1}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_growth_counts_what_a_collection_leaves(tmp_path: Path, name: str) -> None:
+def test_growth_counts_the_objects_that_remain_after_a_collection(tmp_path: Path, name: str) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "program.py", name]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -70,7 +70,7 @@ def names_of(peer: str) -> dict[str, list[str]]:
 
 
 def documented(peer: str) -> tuple[set[str], set[str]]:
-    """Return all words in the tables of a page, and those of rows for what is not offered."""
+    """Return all words in the tables of a page, and the words in rows of names that Heaptide does not offer."""
     rows = [
         line
         for line in Path(REPOSITORY, f"docs/coming-from/{peer}.md").read_text().splitlines()

@@ -27,7 +27,7 @@ _PROBLEMS = {
     "missing folder": ("", "memray.Tracker('missing/x.bin')"),
     "folder in place of the file": ("os.mkdir('x.bin')", "memray.Tracker('x.bin')"),
     "existing file": ("open('x.bin', 'w')", "memray.Tracker(destination=memray.FileDestination('x.bin'))"),
-    # Modules are loaded before: the other user may be unable to read the interpreter's folder.
+    # Modules are loaded first, because the other user may be unable to read the interpreter's folder.
     "read-only home": (
         "import threading, heaptide.redaction; heaptide.redaction.patterns(); os.chmod('.', 0o555); os.setuid(65534)",
         "memray.Tracker('x.bin')",

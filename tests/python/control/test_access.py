@@ -121,7 +121,7 @@ def test_token_is_required_and_never_disclosed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), [("\n", "holds no token"), (None, "cannot be read (No such file")])
-def test_token_file_without_a_token_keeps_the_control_api_closed(
+def test_token_file_without_a_token_prevents_the_start_of_the_control_api(
     tmp_path: Path, content: str | None, message: str
 ) -> None:
     if content is not None:
@@ -146,7 +146,7 @@ def test_requests_from_other_origins_and_host_names_are_refused(program: Control
     assert program.ask("POST", "start", Origin="http://evil.example").status == 403
     assert program.ask("GET", "status", Host="evil.example").status == 403
     assert program.ask("GET", "status", Origin=program.address).status == 200
-    # Only a proxy in front of the program's own web server sets this header truthfully.
+    # This header can be trusted only behind a proxy in front of the program's own web server.
     forwarded = {"Origin": "http://evil.example", "X_Forwarded_Host": "evil.example"}
     assert program.ask("GET", "status", **forwarded).status == 403
     assert "Access-Control-Allow-Origin" not in program.ask("OPTIONS", "start").headers

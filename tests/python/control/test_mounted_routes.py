@@ -113,7 +113,7 @@ def served(folder: Path, program: str, command: list[str]) -> Iterator[str]:
         server.wait()
 
 
-# Both servers kill workers that seem to hang. On a busy machine a working one may seem so, hence the long timeouts.
+# Both servers kill workers that do not respond. The timeouts are long, because a worker may be slow on a busy machine.
 
 
 def uvicorn(workers: int) -> list[str]:
@@ -162,7 +162,7 @@ def test_routes_are_served_by_the_programs_own_web_server(
         assert "paths" in ask(address, "GET", f"{prefix}{BASE}/openapi.json").json()
 
 
-# In place of the interpreter that makes reports. It writes its pid, and no flame graph before it is killed.
+# Replaces the interpreter that renders reports: it writes its pid, and never finishes a flame graph.
 ENDLESS = """#!/bin/sh
 case "$*" in
 *flamegraph*) echo $$ > FOLDER/renderer.part && mv FOLDER/renderer.part FOLDER/renderer.pid && exec sleep 86400 ;;

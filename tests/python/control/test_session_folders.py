@@ -1,6 +1,6 @@
 """Tests that other users of the machine cannot use the folder of sessions to read or change files of the program's user.
 
-Files are given to another user with chown, so most of these tests need root.
+Most of these tests need root, because they change the owner of files with chown.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def test_sessions_may_be_kept_in_a_sticky_folder(tmp_path: Path) -> None:
     program.post("stop")
     assert program.get("stats").status == 200
     assert stat.S_IMODE((sessions / session).stat().st_mode) == 0o700
-    # No scratch file has a name that others could take.
+    # Heaptide uses no temporary file whose name another user could create first.
     assert sorted(os.listdir(sessions)) == [session]
     program.stop()
 
@@ -124,7 +124,7 @@ def _control(folder: Path, **environment: str) -> ControlledProgram:
     return ControlledProgram([sys.executable, "-c", code], folder, environment)
 
 
-def test_private_folder_that_others_can_read_is_closed(tmp_path: Path) -> None:
+def test_private_folder_that_others_can_read_is_made_private(tmp_path: Path) -> None:
     own = tmp_path / f"heaptide-{os.geteuid()}"
     own.mkdir()
     own.chmod(0o755)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.once
 
 
 def session_folders(folder: Path) -> list[str]:
-    """Return the names of the folders of sessions. Those of runs, which hold no captures, are left out."""
+    """Return the names of the folders of sessions, without folders of runs, which contain no captures."""
     return sorted(path.parent.name for path in (folder / "sessions").glob("*/session.json"))
 
 

@@ -31,7 +31,7 @@ def root() -> None:
         pytest.skip("only root can become another user")
 
 
-# Becomes another user once everything is imported, because that user may not be able to read the modules.
+# Becomes another user after all imports, because that user may not be able to read the modules.
 BECOME = """
 import encodings.idna, http.client, json, os, socket, sys
 sys.path.insert(0, {tests!r})

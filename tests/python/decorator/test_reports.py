@@ -269,7 +269,7 @@ def test_failing_reporter_writes_an_error_page_and_keeps_the_result(tmp_path: Pa
 
 
 @pytest.mark.once
-def test_any_function_name_is_safe_and_an_unusable_folder_stops_nothing(tmp_path: Path) -> None:
+def test_any_function_name_is_safe_and_an_unusable_folder_does_not_stop_the_function(tmp_path: Path) -> None:
     captures, pages, stderr = run(
         tmp_path,
         """

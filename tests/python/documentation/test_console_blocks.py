@@ -1,9 +1,9 @@
 """Runs the console blocks of the README and all documentation pages, and compares the shape of their output.
 
-Each page runs in an empty folder, in one shell, from its first block to its last; `support/console_setups.py` adds the
-programs and files that a page takes for granted. Commands that start with `make` are left out: they build and test the
-project itself. With `HEAPTIDE_TEST_WRITE_DOCS=1` a page is rewritten with the real output instead of failing, except
-outputs that the page shows in part.
+All blocks of a page run in order, in one shell, in an empty folder. `support/console_setups.py` adds the programs and
+files that a page requires. Commands that start with `make` are left out, because they build and test the project
+itself. With `HEAPTIDE_TEST_WRITE_DOCS=1` a page is rewritten with the real output instead of failing, except outputs
+that the page shows in part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PAGES = {
 BLOCKS = {page: blocks for page, path in PAGES.items() if (blocks := read_blocks(path, page))}
 RUN = {page: [block for block in blocks if block.reason is None] for page, blocks in BLOCKS.items()}
 
-# Blocks that are not run, by reason. A new one is a decision: most commands can run in a test.
+# Number of blocks that are not run, by reason. Most commands can run in a test, so add one only for a good reason.
 NOT_RUN = {
     "needs a terminal": 1,
     "needs root and a container": 1,

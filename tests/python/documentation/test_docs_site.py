@@ -1,4 +1,4 @@
-"""Tests the checks that `make docs` makes itself, without the tool that builds the site."""
+"""Tests the checks of `make docs` without the tool that builds the site."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_census_counts_the_objects_of_a_snapshot(tmp_path: Path) -> None:
         """,
     )
     counted, held = found
-    # The result itself consists of these: rows are tuples of a text and two numbers, in a dict.
+    # The test's own results are of these types: a dict of tuples with a string and two numbers.
     result_types = {"str", "int", "tuple", "dict", "list"}
     assert counted.keys() ^ held.keys() == set()
     # The probe instance shrinks as its class learns the number of attributes, and the frames belong to two functions.

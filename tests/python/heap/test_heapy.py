@@ -125,7 +125,7 @@ def test_sets_are_combined_followed_and_measured(tmp_path: Path) -> None:
     assert seen["two heaps"] == 100
 
 
-def test_set_of_given_objects_does_not_show_the_arguments_that_named_them(tmp_path: Path) -> None:
+def test_set_of_given_objects_does_not_show_references_from_the_call(tmp_path: Path) -> None:
     seen = run_json(
         tmp_path,
         HEAD,

@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.once
 
-# The number of objects in each leak; each object holds 3,000 bytes.
+# The number of objects in each leak. Each object keeps 3,000 bytes alive.
 N_LEAKED = 300
 
 PROGRAM = """

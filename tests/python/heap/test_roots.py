@@ -76,7 +76,7 @@ def test_interned_strings_held_only_by_their_table_are_found(tmp_path: Path) -> 
         from heap_view import heap_now
 
         def is_immortal(text):
-            # Objects with so large a reference count are never freed.
+            # An object with such a large reference count is never freed.
             return sys.getrefcount(text) > 1 << 28
 
         def make():
@@ -107,7 +107,7 @@ def test_interned_strings_held_only_by_their_table_are_found(tmp_path: Path) -> 
     version, paths, is_garbage, held_paths, n_holders, grown, in_snapshot = found
     assert all(len(paths_of_one) == 1 for paths_of_one in paths)
     assert all(path.startswith("<interned strings>.keys()[") for [path] in paths), paths
-    # The table is named only if there is no other holder.
+    # A path names the table only if nothing else refers to the string.
     assert held_paths == ["sys.modules['__main__'].__dict__['held']"]
     assert n_holders == 1
     assert abs(in_snapshot) < 100
@@ -116,7 +116,7 @@ def test_interned_strings_held_only_by_their_table_are_found(tmp_path: Path) -> 
         assert is_garbage == [True, False]
         assert 3000 <= grown < 3100
     else:
-        # In these versions sys.intern() frees strings without holders; 3.13 keeps names of compiled code.
+        # In these versions, interned strings without references are freed; 3.13 keeps names of compiled code.
         assert grown < 100
         assert is_garbage == [True, True]
         assert version > [3, 13] or len(paths) == (version == [3, 13]), paths

@@ -1,4 +1,4 @@
-"""Tests of `heaptide.job` itself: outcomes, nesting, decorators, pickling, and what it costs the program."""
+"""Tests of `heaptide.job` itself: outcomes, nesting, decorators, pickling, and its cost for the program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show(*values):
 
 
 def run(tmp_path: Path, program: str, **environment: str) -> list[Any]:
-    """Run a program in another process and return what it passed to `show`."""
+    """Run a program in another process and return the values that it passed to `show`."""
     script = tmp_path / "program.py"
     script.write_text(HEAD + textwrap.dedent(program) + "\nprint(json.dumps(shown))\n")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -86,7 +86,7 @@ def test_jobs_nest_and_the_outer_one_continues(tmp_path: Path) -> None:
     assert shown == [["inner"], ["outer"], ["outer"], [None], [None]]
 
 
-def test_decorated_functions_keep_their_kind_name_and_signature(tmp_path: Path) -> None:
+def test_decorated_functions_keep_their_type_name_and_signature(tmp_path: Path) -> None:
     shown = run(
         tmp_path,
         """
@@ -241,7 +241,7 @@ def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, pa
     program = "import heaptide\nwith heaptide.job('first'):\n    kept = bytearray(100_000)\n"
     lines = parse(heaptide_run(program).capture)
     assert [line for line in lines if "heaptide/jobs" in line or "heaptide/leaks" in line] == []
-    # Tables of the interpreter that the import extends stay memory of the program; the modules have 300 kB.
+    # The import also extends tables of the interpreter, which count as the program's. The modules take 300 kB.
     assert stats(heaptide_run(program, "--objects").capture)["total_bytes_allocated"] < 120_000
 
 

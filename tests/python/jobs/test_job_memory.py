@@ -1,6 +1,6 @@
 """Tests that a recording assigns memory to jobs: peak, retained and allocated bytes of each job, wherever it runs.
 
-Every job keeps three buffers of 100,000 bytes and has 5,000,000 temporary bytes, whatever runs beside it.
+Every job keeps three buffers of 100,000 bytes and has 5,000,000 temporary bytes, whatever else runs at the same time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def work(name):
     buffers = [bytearray(50_000) for _ in range(100)]
     del buffers
 
-def work_beside():
+def work_outside_of_jobs():
     return [bytearray(70_000) for _ in range(100)]
 """
 
@@ -35,7 +35,7 @@ SEQUENTIAL = """
 for number in range(3):
     with heaptide.job(f"job {number}"):
         work(number)
-    beside = work_beside()
+    beside = work_outside_of_jobs()
 """
 
 THREADS = """
@@ -48,7 +48,7 @@ def body(number):
     barrier.wait()
 def other():
     barrier.wait()
-    work_beside()
+    work_outside_of_jobs()
     barrier.wait()
 threads = [threading.Thread(target=body, args=(number,)) for number in range(3)]
 threads.append(threading.Thread(target=other))
@@ -70,7 +70,7 @@ async def body(number):
         del temporary
 async def other():
     for _ in range(3):
-        beside = work_beside()
+        beside = work_outside_of_jobs()
         await asyncio.sleep(0)
 async def main():
     await asyncio.gather(*(body(number) for number in range(3)), other())
@@ -92,7 +92,7 @@ workers = [greenlet.greenlet(body) for _ in range(3)]
 for number, worker in enumerate(workers): worker.switch(number)
 for _ in range(2):
     for worker in workers: worker.switch()
-    beside = work_beside()
+    beside = work_outside_of_jobs()
 """
 
 STARTED_BY_JOBS = """
@@ -133,7 +133,7 @@ beside = threading.Thread(target=lambda: second.run(work, 1))
 second_outside = threading.Thread(target=second.end)
 beside.start(); beside.join()
 second_outside.start(); second_outside.join()
-work_beside()
+work_outside_of_jobs()
 third = heaptide.job("job 2")
 third.run(work, 2)
 """

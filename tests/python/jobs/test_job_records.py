@@ -313,7 +313,7 @@ def test_program_in_another_folder_writes_to_the_same_folder(tmp_path: Path) -> 
 
 
 @pytest.mark.once
-def test_keys_and_names_of_any_kind_are_recorded(tmp_path: Path) -> None:
+def test_keys_and_names_of_any_type_are_recorded(tmp_path: Path) -> None:
     run_jobs(
         tmp_path,
         """

@@ -149,7 +149,7 @@ def test_missing_and_empty_sources_are_explained(tmp_path: Path) -> None:
         assert done.returncode == 1 and reason in done.stderr
 
 
-def test_page_is_private_and_links_to_flame_graphs_beside_captures(tmp_path: Path) -> None:
+def test_page_is_private_and_links_to_flame_graphs_next_to_captures(tmp_path: Path) -> None:
     capture = tmp_path / "work.tide"
     (tmp_path / "heaptide-flamegraph-work.html").write_text("")
     end = {"seconds": 1.5, "outcome": "ok", "capture": str(capture), "resident_after": 5}
@@ -201,7 +201,7 @@ def test_two_hosts_with_the_same_process_ids_are_one_table(tmp_path: Path) -> No
     assert [found["mail"][key] for key in ("runs", "ok", "processes", "hosts")] == [6, 6, 2, 2]
     by_host = json.loads(heaptide("jobs", "--json", "--by", "host", "--job", "mail", tmp_path / "jobs").stdout)
     assert sorted((row["host"], row["runs"]) for row in by_host) == [("web-1", 3), ("web-2", 3)]
-    assert found["killed"]["killed"] == 2, "their namespaces are gone, so their processes are"
+    assert found["killed"]["killed"] == 2, "their PID namespaces have ended, and so have their processes"
 
 
 def test_recycled_workers_are_rows_of_one_job(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from support.commands import heaptide
 
 pytestmark = pytest.mark.once
 
-# Two ended jobs and a running one keep memory, as does code outside of jobs. Then it waits for a line of input.
+# Two ended jobs, a running job and code outside of jobs keep memory. Then the program waits for a line of input.
 PROGRAM = """
 import sys, heaptide
 
@@ -37,7 +37,7 @@ with heaptide.job("export"):
 
 @pytest.fixture(params=[(), ("--aggregate",)], ids=["exact", "aggregate"])
 def capture(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """The capture of a program that is running and holds its memory."""
+    """The capture of a running program that keeps its memory."""
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, "-m", "heaptide", "run", "-q", *request.param, "-o", "program.tide", "program.py"]
     with subprocess.Popen(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
@@ -51,11 +51,11 @@ def capture(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def live(*arguments: str | Path) -> str:
-    """Return what the live view prints without a terminal."""
+    """Return the output of the live view without a terminal."""
     return heaptide("live", "--plain", *arguments).stdout
 
 
-def test_live_view_lists_jobs_with_what_runs_and_what_they_hold(capture: Path) -> None:
+def test_live_view_lists_jobs_with_their_running_runs_and_live_memory(capture: Path) -> None:
     seen = live("--by", "job", capture)
     assert re.search(r"export +. +1 +. +3\.0\d MB +. +\d+\.\d\d%", seen), seen
     assert re.search(r"import +. +0 +. +2\.00 MB +. +\d+\.\d\d%", seen), seen

@@ -31,13 +31,13 @@ def by_job(stats: Stats, capture: Path, *options: str) -> dict[str, dict[str, An
 
 
 @pytest.mark.once
-def test_only_captures_with_jobs_need_a_reader_that_knows_them(heaptide_run: Run) -> None:
+def test_only_captures_with_jobs_need_a_newer_reader(heaptide_run: Run) -> None:
     assert version(heaptide_run("x = bytearray(100_000)").capture) == 1
     with_jobs = heaptide_run("import heaptide\nwith heaptide.job('a'): x = bytearray(100_000)").capture
     assert version(with_jobs) == 2
 
 
-def test_job_that_runs_when_the_recording_starts_is_announced(heaptide_run: Run, stats: Stats, tmp_path: Path) -> None:
+def test_job_that_runs_when_the_recording_starts_is_in_the_capture(heaptide_run: Run, stats: Stats, tmp_path: Path) -> None:
     script = tmp_path / "late.py"
     script.write_text(
         "import heaptide\n"

@@ -27,8 +27,8 @@ for number in range({N_JOBS}):
         work(number)
 """
 
-# A small process starts the command: until a child executes its program, the kernel counts the memory of its parent as
-# the child's, and the process of the tests is larger than a report.
+# A small process starts the command. Until a child executes its program, the kernel counts its parent's memory as its
+# own, and the test process is larger than a report.
 MEASURE = """
 import resource, subprocess, sys
 done = subprocess.run([sys.executable, "-m", "heaptide", *sys.argv[1:]], stdout=subprocess.DEVNULL)
@@ -63,7 +63,7 @@ def test_report_on_a_capture_with_100_000_jobs_stays_within_its_budget(capture: 
 
 
 def test_jobs_of_a_large_capture_have_exact_numbers(capture: Path) -> None:
-    # The capture is replayed several times, for some of the jobs each.
+    # The command replays the capture several times, each time for some of the jobs.
     command = [sys.executable, "-m", "heaptide", "jobs", "--json", str(capture)]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     assert sorted(row["runs"] for row in rows) == [33_333, 33_333, 33_334]

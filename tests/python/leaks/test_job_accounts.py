@@ -105,7 +105,7 @@ def test_grown_types_have_a_baseline_and_at_most_30_rows(tmp_path: Path) -> None
         """,
     )
     assert ["__main__.Leaked", 1, 1] in first
-    assert len(first) < 5, "the first job shows objects from before it"
+    assert len(first) < 5, "the first job shows objects that existed before it"
     assert ["__main__.Leaked", 2, 1] in second
     assert ["bytearray", 2, 1] in second
     assert many == 30

@@ -1,4 +1,4 @@
-"""Tests the peak, the times and the dictionary of traced jobs, and jobs that are measured again or run elsewhere."""
+"""Tests the peak, times and dictionary of traced jobs, and jobs that are measured again or run in other threads."""
 
 from __future__ import annotations
 

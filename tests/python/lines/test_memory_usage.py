@@ -25,7 +25,7 @@ def python(text: str, folder: Path, *, code: int = 0) -> subprocess.CompletedPro
     return done
 
 
-# `resident` is what the kernel shows; `about` allows for what the measurement itself allocates.
+# `resident` reads the size from the kernel; `about` tolerates the memory that the measurement itself allocates.
 USAGE_HEAD = """
 import io, os, subprocess, sys, time
 from heaptide import memory_usage

@@ -73,7 +73,7 @@ SIX_FUNCTIONS = """
         ]
         return len(pieces)
 
-    # Uses up the memory that imports have freed: a block placed there would not raise the resident size.
+    # Uses up the memory that imports have freed: a block in that memory would not raise the resident size.
     filler = [bytearray(1 << 20) for _ in range(8)] + [bytes(20000) for _ in range(500)]
     increment(1)
     in_a_loop()

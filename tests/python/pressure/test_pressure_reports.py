@@ -1,4 +1,4 @@
-"""Tests the report before memory runs out: at a size, at a part of a real control group's limit, and its conditions."""
+"""Tests reports of memory pressure: at a size, and at a share of a real control group's limit."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_report_without_a_recording_says_that_sites_are_missing(tmp_path: Path) 
     assert "Sites are missing: the process was not being recorded" in report.read_text()
 
 
-def test_share_without_a_limit_or_invalid_threshold_is_stated_and_ignored(tmp_path: Path) -> None:
+def test_share_without_a_limit_and_invalid_threshold_are_reported_and_ignored(tmp_path: Path) -> None:
     script = tmp_path / "plain.py"
     script.write_text("print('ran')")
     for threshold in ("120%", "much", "90% of it"):

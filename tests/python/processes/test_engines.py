@@ -1,6 +1,6 @@
-"""Tests that workers which appear while a recording is wanted join it, with the real engines.
+"""Tests with real engines that workers which start while a recording is wanted join it.
 
-Every task keeps 300,000 bytes and uses 5,000,000 for a moment, so the captures of a session show how many tasks ran in
+Every task keeps 300,000 bytes and temporarily uses 5,000,000, so the captures of a session show how many tasks ran in
 recorded processes.
 """
 

@@ -1,4 +1,4 @@
-"""Tests that files of two hosts make one report: hosts with their own host name, process IDs and network."""
+"""Tests one report of files of two hosts. Each host is a set of namespaces: host name, process IDs and network."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ for _ in sys.stdin:
 
 
 def has_namespaces() -> bool:
-    """Return whether this user may make such hosts."""
+    """Return whether this user may create such namespaces."""
     return (
         shutil.which("unshare") is not None and subprocess.run([*UNSHARE, "true"], capture_output=True).returncode == 0
     )
@@ -49,7 +49,7 @@ class Host:
         self.folder = folder / name
         self.folder.mkdir()
         self.address = f"unix:{self.folder}/c.sock"
-        # Users of one host are strangers on another.
+        # A user of one host counts as another user on the other host, so requests need a token.
         self.token = self.folder / "token"
         self.token.write_text(f"token-of-{name}")
         (self.folder / "job.py").write_text(JOB)

@@ -1,4 +1,4 @@
-"""Tests that processes which appear while a recording is wanted join it, and that stopping stops all of them."""
+"""Tests that processes which start while a recording is wanted join it, and that a stop stops all of them."""
 
 from __future__ import annotations
 

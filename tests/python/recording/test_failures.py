@@ -1,6 +1,6 @@
-"""Tests that a program runs normally when its recording fails, and is not started when it could not be recorded at all.
+"""Tests that a program runs normally if its recording fails later, and is not started if its recording cannot start.
 
-One line on standard error reports it.
+In both cases, one line on standard error reports the failure.
 """
 
 from __future__ import annotations

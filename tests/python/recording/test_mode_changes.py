@@ -102,7 +102,7 @@ def test_sampled_intervals_add_to_the_error_of_mixed_sums(tmp_path: Path) -> Non
         sampling = stats["heaptide"]["sampling"]
         assert 0 < sampling["total_error_bytes_95"] < exact[0] / 4
         misses += abs(sums(stats)[0] - exact[0]) > sampling["total_error_bytes_95"]
-    # Each misses with a probability of 5 %; four or more of twelve with one of 1 in 500.
+    # Each sum is outside its error bar with a probability of 5%; four or more of twelve are with one of 1 in 500.
     assert misses <= 4
 
 
@@ -198,7 +198,7 @@ def test_forked_children_inherit_the_current_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_mode_cannot_change_while_nothing_is_recorded_or_to_nonsense(tmp_path: Path) -> None:
+def test_mode_cannot_change_without_a_recording_or_to_an_unknown_mode(tmp_path: Path) -> None:
     script = tmp_path / "wrong.py"
     script.write_text(
         "import sys, heaptide\n"
@@ -240,5 +240,5 @@ def test_next_recording_of_the_process_has_only_its_own_mode(tmp_path: Path) -> 
     stats = json.loads(heaptide("stats", "--json", tmp_path / "two.tide").stdout)
     [process] = stats["heaptide"]["processes"]
     assert [interval["mode"] for interval in process["modes"]] == ["sampled every 1 GiB"]
-    # Releases of blocks that were not sampled are not in the capture any more.
+    # Frees of blocks that were not sampled are not in this capture.
     assert process["num_events"] < 100

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.commands import heaptide
 
-# Only a program that hangs reaches it.
+# Only a program that hangs reaches this limit.
 LIMIT_SECONDS = 120
 WAYS = ("run", "environment")
 

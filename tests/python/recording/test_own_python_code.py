@@ -1,7 +1,7 @@
-"""Heaptide's own Python code inside a recorded process: its memory is in no capture, and what it frees for the program is.
+"""Tests Heaptide's Python code in a recorded process: captures omit its allocations, but not frees of the program's blocks.
 
-A garbage collection or a cache of the interpreter may drop objects of the program at any allocation, also at one of
-Heaptide's. The programs here make that certain: while Heaptide's code runs, they collect a cycle that holds a block.
+A garbage collection or a cache of the interpreter may free objects of the program at any allocation, also at one of
+Heaptide's. The programs here ensure this: while Heaptide's code runs, they collect a cycle that refers to a block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def collect(*_):
 """
 
 # Code of the program after HEAD. Each calls `collect` exactly while Python code of Heaptide runs.
-STRETCHES = {
+CASES = {
     "job record": """
         from heaptide.jobs import records
         original = records.begin
@@ -127,20 +127,20 @@ def leaked(capture: Path) -> list[int]:
     return [int(row["size"]) for row in rows]
 
 
-def program(stretch: str) -> str:
+def program(case: str) -> str:
     """Return a program that is recorded from its start, as text."""
-    lines = [line.removeprefix("        ") for line in STRETCHES[stretch].splitlines()]
+    lines = [line.removeprefix("        ") for line in CASES[case].splitlines()]
     return f"{HEAD}\nimport heaptide, heaptide.jobs\n" + "\n".join(lines) + "\nprint(calls[:1])\n"
 
 
-@pytest.mark.parametrize("stretch", STRETCHES)
+@pytest.mark.parametrize("case", CASES)
 def test_block_that_is_freed_while_python_code_of_heaptide_runs_is_no_leak(
-    heaptide_run: Run, tmp_path: Path, stretch: str
+    heaptide_run: Run, tmp_path: Path, case: str
 ) -> None:
     env = {"HEAPTIDE_JOBS": str(tmp_path / "jobs"), "HEAPTIDE_REDACT": "password"}
-    done = heaptide_run(program(stretch), env=env)
+    done = heaptide_run(program(case), env=env)
     assert done.stderr == ""
-    if stretch != "end of the recording":
+    if case != "end of the recording":
         assert done.stdout != "[]\n", "the program did not collect"
     assert not [size for size in leaked(done.capture) if 3_000_000 <= size < 3_100_000]
 

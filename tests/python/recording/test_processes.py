@@ -92,7 +92,7 @@ def test_child_of_a_raw_clone_is_not_recorded_and_the_parents_capture_is_intact(
 
 
 @pytest.mark.parametrize("option", [[], ["--follow-fork"], ["--aggregate"]])
-def test_fork_without_program_threads_is_not_warned_about(heaptide_run: Run, option: list[str]) -> None:
+def test_python_does_not_warn_about_forks_of_a_program_without_threads(heaptide_run: Run, option: list[str]) -> None:
     # Python 3.12 and later warn about forks in processes with several threads.
     program = f"""
     import os, warnings
@@ -354,7 +354,7 @@ with heaptide.Tracker("forks.tide", interval_ms=1):
 """
 
 
-def test_forks_are_not_warned_about_because_of_heaptides_threads(tmp_path: Path) -> None:
+def test_python_does_not_warn_about_heaptides_threads_at_forks(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(FORKS_OFTEN)
     environment = {"HEAPTIDE_RUNTIME_DIR": str(tmp_path / "run"), "TMPDIR": str(tmp_path)}
     done = python("job.py", cwd=tmp_path, PYTHONPATH=str(REPOSITORY / "tests" / "python"), **environment)
@@ -375,7 +375,7 @@ RUN = {"HEAPTIDE": "run", "HEAPTIDE_QUIET": "1"}
     ],
     ids=lambda setting: next(iter(setting)),
 )
-def test_forks_are_not_warned_about_because_of_the_thread_for_triggers(tmp_path: Path, setting: dict[str, str]) -> None:
+def test_python_does_not_warn_about_the_thread_for_triggers_at_forks(tmp_path: Path, setting: dict[str, str]) -> None:
     program = """
     import os, signal, sys, threading, time, warnings
     # Not "error": from 3.13 on, Python discards an exception of this warning.

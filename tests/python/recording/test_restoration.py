@@ -156,7 +156,7 @@ print(json.dumps(states))
     )
     before, during = printed[0], printed[1]
     assert all(after == before for after in printed[2::2])
-    # The recording really had changed what is restored.
+    # The recording did change these values, so that their restoration is tested.
     changed = [was != now for was, now in zip(before[0], during[0], strict=True)]
     assert changed == [("objects" in mode)] * 3
 

@@ -108,7 +108,7 @@ def test_old_captures_of_children_are_deleted(tmp_path: Path) -> None:
         os.utime(path, (time.time() - 90_000,) * 2)
     again = record_forks(tmp_path, 2, keep_age="1d")
     assert len(again) == 2
-    # Moved aside with the first recording, and older than a day.
+    # The second recording renamed these captures of the first one; they are older than a day.
     assert [path for path in tmp_path.iterdir() if path.name.startswith("dag-processor_memory.2")] == []
 
 

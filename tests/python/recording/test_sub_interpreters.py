@@ -1,7 +1,7 @@
 """Tests that sub-interpreters neither disturb a recording nor are disturbed by it, however the recording was started.
 
-`heaptide.pth` runs in every interpreter of a process. The settings apply to the process, so only the first interpreter
-may follow them.
+`heaptide.pth` runs in every interpreter of a process. The settings apply to the process, so only the main interpreter
+may apply them.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_truncated_capture_does_not_end_the_program(tmp_path: Path, how: str, op
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("done\n", 7), done.stderr
     assert "another process truncated it" in one_sentence(done.stderr)
-    # Nothing is written after the truncation, so the file does not grow into a file of holes.
+    # Heaptide writes nothing after the truncation, so the file does not become a sparse file.
     assert (tmp_path / "job.tide").stat().st_size == (200_000 if how == "to a part" else 0)
 
 
@@ -132,7 +132,7 @@ def test_programs_own_handlers_are_called_as_the_kernel_would(extension: Run, tm
         assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
 
 
-def test_handler_of_the_program_is_in_the_kernel_again_after_the_recording(tmp_path: Path) -> None:
+def test_handler_of_the_program_is_restored_after_the_recording(tmp_path: Path) -> None:
     program = """
 import signal, heaptide
 def caught():
