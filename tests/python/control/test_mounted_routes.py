@@ -314,7 +314,7 @@ def test_request_to_any_worker_acts_on_all(tmp_path: Path, program: str, server:
         started = ask(address, "POST", f"{prefix}{BASE}/start").json()
         assert started["warnings"] == []
         assert set(started["pids"]) == workers()
-        # Any worker may take a request. Stopping the one that took the first makes another take the second.
+        # Any worker may answer a request. While the first one is stopped, another one must answer.
         ask(address, "POST", "/leak")
         first = ask(address, "GET", f"{prefix}{BASE}/status?scope=process").json()["pid"]
         os.kill(first, signal.SIGSTOP)

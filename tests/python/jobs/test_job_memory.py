@@ -35,7 +35,7 @@ SEQUENTIAL = """
 for number in range(3):
     with heaptide.job(f"job {number}"):
         work(number)
-    beside = work_outside_of_jobs()
+    others = work_outside_of_jobs()
 """
 
 THREADS = """
@@ -70,7 +70,7 @@ async def body(number):
         del temporary
 async def other():
     for _ in range(3):
-        beside = work_outside_of_jobs()
+        others = work_outside_of_jobs()
         await asyncio.sleep(0)
 async def main():
     await asyncio.gather(*(body(number) for number in range(3)), other())
@@ -92,7 +92,7 @@ workers = [greenlet.greenlet(body) for _ in range(3)]
 for number, worker in enumerate(workers): worker.switch(number)
 for _ in range(2):
     for worker in workers: worker.switch()
-    beside = work_outside_of_jobs()
+    others = work_outside_of_jobs()
 """
 
 STARTED_BY_JOBS = """

@@ -37,7 +37,9 @@ def test_only_captures_with_jobs_need_a_newer_reader(heaptide_run: Run) -> None:
     assert version(with_jobs) == 2
 
 
-def test_job_that_runs_when_the_recording_starts_is_in_the_capture(heaptide_run: Run, stats: Stats, tmp_path: Path) -> None:
+def test_job_that_runs_when_the_recording_starts_is_in_the_capture(
+    heaptide_run: Run, stats: Stats, tmp_path: Path
+) -> None:
     script = tmp_path / "late.py"
     script.write_text(
         "import heaptide\n"

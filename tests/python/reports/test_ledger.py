@@ -63,7 +63,7 @@ def recorded(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> Callable[[
 
 
 def ledger_of(statistics: dict[str, Any]) -> dict[str, int]:
-    """Return the breakdown, after checking that its parts add up and none is impossible."""
+    """Check that the parts of the breakdown add up and that each is possible, and return it."""
     [process] = statistics["heaptide"]["processes"]
     ledger: dict[str, int] = process["ledger"]
     parts = {name: part for name, part in ledger.items() if name not in ("pid", "resident_bytes", "not_resident_bytes")}

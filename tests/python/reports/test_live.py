@@ -95,7 +95,7 @@ class Recorded:
         assert found, line + self.process.stderr.read()  # type: ignore[union-attr]
         return found[1]
 
-    def wait_until_it_holds(self) -> None:
+    def wait_until_allocated(self) -> None:
         """Wait until the program has allocated its memory."""
         assert self.process.stdout.readline() == "holding\n"  # type: ignore[union-attr]
 
@@ -146,7 +146,7 @@ def test_live_view_shows_the_numbers_of_the_reports(
 ) -> None:
     capture = tmp_path / "program.tide"
     program = recorded("-q", "-o", capture, script)
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     held = shown_size(live_bytes(capture))
     screen = terminal("live", capture, columns=120)
     seen = screen.wait_for(f"heap {held}", "from_main", "from_the_worker")
@@ -165,7 +165,7 @@ def test_functions_can_be_sorted_searched_filtered_by_thread_and_paused(
 ) -> None:
     capture = tmp_path / "program.tide"
     program = recorded("-q", "-o", capture, script)
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     screen = terminal("live", "--pid", str(program.process.pid), columns=120, lines=40)
     screen.wait_for("from_main", "all 2 threads, by total memory", "<Total>")
     screen.type("o")
@@ -249,7 +249,7 @@ def test_program_is_shown_in_another_terminal(
 ) -> None:
     program = recorded("--live-remote", script)
     port = program.port()
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     screen = terminal("live", port, columns=120)
     screen.wait_for("running", "from_main", "from_the_worker", "5.00 MB")
     printed = heaptide("live", port).stdout
@@ -295,7 +295,7 @@ def test_killed_or_foreign_viewers_do_not_disturb_the_program(
 ) -> None:
     program = recorded("--live-remote", script)
     port = program.port()
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     screen = terminal("live", port)
     # The first numbers of the next viewer may be as old as those of this one.
     screen.wait_for("running", "from_main")
@@ -314,7 +314,7 @@ def test_killed_program_is_shown_as_gone(
 ) -> None:
     capture = tmp_path / "program.tide"
     program = recorded("-q", "-o", capture, script)
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     screen = terminal("live", capture)
     screen.wait_for("running", "from_main")
     program.process.kill()
@@ -330,13 +330,13 @@ def test_signal_to_a_viewed_program_reaches_its_handler(tmp_path: Path, recorded
         "print('holding', flush=True)\nwhile True: time.sleep(0.1)\n"
     )
     program = recorded("--live-remote", "-q", "asks.py")
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     program.process.send_signal(signal.SIGTERM)
     assert program.process.wait() == 7
 
 
 def test_unusable_ports_are_reported_in_one_sentence() -> None:
-    # A port that is bound but not listening refuses connections, and nobody else can take it.
+    # A port that is bound but not listening refuses connections, and no other process can bind it.
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = str(bound.getsockname()[1])
@@ -403,7 +403,7 @@ def test_live_view_can_be_left_on_a_tiny_terminal(
     screen.resize(9, 3)
     screen.type("oat<>/x\rp")
     screen.resize(80, 24)
-    # Wait for numbers: a view that is paused before has none to show.
+    # Wait for numbers, because a view that is paused before its first numbers shows none.
     screen.wait_for("ended")
     screen.type(" ")
     screen.wait_for("paused")
@@ -454,7 +454,7 @@ def test_sums_followed_from_the_start_equal_sums_read_at_once(
     heaptide("run", "-q", "-o", capture, "-c", "kept = bytearray(7_000_000)")
     program = recorded("--live-remote", "-q", "-f", "-o", capture, *options, "busy.py")
     port = program.port()
-    program.wait_until_it_holds()
+    program.wait_until_allocated()
     [process] = json.loads(heaptide("stats", "--json", capture).stdout)["heaptide"]["processes"]
     wanted = f"heap {shown_size(process['live_bytes'])} in "
     highest = f"at most {shown_size(process['peak_bytes'])}"

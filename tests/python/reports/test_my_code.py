@@ -62,7 +62,7 @@ def test_named_package_is_the_users_code(job: Path) -> None:
     assert finding["what"] == "astype (frames/__init__.py:3) holds most at the peak"
 
 
-def test_package_of_the_main_module_is_the_users_code_where_it_is_installed(job: Path) -> None:
+def test_package_of_the_main_module_is_the_users_code_even_if_it_is_installed(job: Path) -> None:
     package = next(job.glob("**/site-packages")) / "etl_package"
     package.mkdir()
     (package / "run.py").write_text(JOB)

@@ -1,4 +1,4 @@
-"""Tests that processes with the same ID, of two containers or one after the other, stay two processes everywhere."""
+"""Tests that all reports distinguish processes with the same ID, of two containers or one after the other."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_control_api_refuses_an_ambiguous_process_and_accepts_its_name(
     assert status["processes"][0]["identity"] == status["identity"]
     session = program.post("start")["session"]
     program.post("stop")
-    # A forked child of container 2 ends up beside process 1 of container 1.
+    # The session then has captures of two processes with the ID 1, of different containers.
     shutil.copy(folder / "one.tide", tmp_path / "sessions" / session / "1.tide")
     shutil.copy(folder / "two.tide", tmp_path / "sessions" / session / "2.tide.1")
     described = program.get(f"sessions/{session}").json()["processes"]

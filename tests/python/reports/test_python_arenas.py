@@ -1,4 +1,4 @@
-"""Tests that arenas of Python's object allocator are labelled, reported, and blamed on no line."""
+"""Tests that arenas of Python's object allocator are labelled, reported, and attributed to no line."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_reports_state_how_much_lies_in_arenas(tmp_path: Path, stats: Callable[.
 
 
 @pytest.mark.once
-def test_no_line_is_blamed_for_an_arena(heaptide_run: Run, stats: Callable[..., dict[str, Any]]) -> None:
+def test_arenas_are_attributed_to_no_line(heaptide_run: Run, stats: Callable[..., dict[str, Any]]) -> None:
     capture = heaptide_run(PROGRAM + "\nblock = bytearray(3_000_000)").capture
     (largest,) = [it for it in stats(capture)["heaptide"]["findings"] if it["kind"] == "holds_most"]
     assert largest["place"]["function"] == "<module>"

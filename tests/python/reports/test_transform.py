@@ -1,4 +1,4 @@
-"""Tests that exports hold the recorded numbers, and that the tools they are made for can read them.
+"""Tests that exports contain the recorded numbers, and that the tools they are for can read them.
 
 The exact text of each format is tested with the command (crates/cli/tests/transform.rs). Here the captures are real,
 and other tools read them: Go's pprof, gprof2dot, the csv module and a JSON schema validator.

@@ -26,7 +26,7 @@ raise SystemExit(3)
 
 
 def environment(folder: Path) -> Path:
-    """Make a virtual environment without pip, and return its folder for packages."""
+    """Create a virtual environment without pip, and return its folder for packages."""
     venv.create(folder, symlinks=True, with_pip=False)
     return next(folder.glob("lib/python*/site-packages"))
 
@@ -43,7 +43,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Python of an environment with Heaptide alone, as `uv tool install` makes it."""
+    """The Python of an environment with only Heaptide, as `uv tool install` creates it."""
     folder = tmp_path_factory.mktemp("tool")
     (environment(folder) / "heaptide").symlink_to(Path(package.__file__).parent)
     write(folder / "uv-receipt.toml", "")
@@ -51,7 +51,7 @@ def tool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def assert_recorded_in_project(done: subprocess.CompletedProcess[str], project: Path, capture: Path) -> None:
-    """Check that the program ran in the project's environment, saw nothing of Heaptide's, and was recorded."""
+    """Check that the program was recorded and ran in the project's environment, without Heaptide's packages."""
     assert done.returncode == 3, done.stderr
     assert done.stdout == f'["{project}/.venv", ["job.py", "a"], null, true]\n'
     assert "hold:" in heaptide("stats", capture).stdout
@@ -98,7 +98,7 @@ def test_program_in_the_environment_of_a_tool_learns_why_a_module_is_missing(pro
         assert f"ran with {tool}, which lacks the packages" in line and "use --python .venv/bin/python" in line
 
 
-def test_missing_module_is_not_explained_elsewhere(tmp_path: Path, project: Path) -> None:
+def test_missing_module_is_not_explained_in_other_environments(tmp_path: Path, project: Path) -> None:
     done = heaptide("run", "-q", "-o", tmp_path / "job.tide", project / "job.py", check=False)
     assert done.returncode == 1 and "heaptide:" not in done.stderr
 

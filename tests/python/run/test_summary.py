@@ -64,7 +64,7 @@ def test_memory_of_imported_modules_is_not_reported_as_alive_at_the_end(tmp_path
     assert not any("at the end:" in line or "--leaks" in line for line in said), done.stderr
 
 
-def test_summary_does_not_blame_blocks_without_a_stack(tmp_path: Path) -> None:
+def test_summary_names_no_line_for_blocks_without_a_stack(tmp_path: Path) -> None:
     done = run(tmp_path, "-c", "import missing_module")
     assert done.returncode == 1 and "peak memory" in done.stderr
     assert "stack trace unavailable" not in done.stderr
@@ -105,7 +105,7 @@ def test_next_command_records_the_objects_of_a_program_whose_memory_is_arenas(tm
     assert "<listcomp> (job.py:2) holds most" in again.stderr or "<module> (job.py:2) holds most" in again.stderr
 
 
-def test_leak_statistics_name_no_line_that_holds_next_to_nothing(tmp_path: Path) -> None:
+def test_leak_statistics_name_no_line_with_very_little_memory(tmp_path: Path) -> None:
     write(tmp_path / "job.py", "kept = [str(n) * 3 for n in range(300_000)]\nsmall = bytearray(20_000)\n")
     run(tmp_path, "-o", "job.tide", "job.py")
     shown = heaptide("stats", "--leaks", "job.tide", cwd=tmp_path).stdout
@@ -170,7 +170,7 @@ def test_summary_mentions_no_children_if_there_were_none(tmp_path: Path) -> None
     assert "child process" not in run(tmp_path, "-o", "job.tide", "-c", code).stderr
 
 
-def test_paths_are_shown_from_the_folder_in_which_the_user_is(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     lines = messages(run(tmp_path, "-o", "out/job.tide", "-c", "import os; os.chdir('/')"))
     assert "recorded into out/job.tide" in lines
@@ -207,7 +207,7 @@ def test_report_option_writes_the_page_in_the_same_call(tmp_path: Path) -> None:
 
 
 def browser(folder: Path) -> Path:
-    """Make a browser that notes the address and stays open for a while."""
+    """Create a fake browser that writes the address to a file and remains open for a while."""
     script = write(
         folder / "browser", f'#!/bin/sh\necho "$1" >{folder}/opened.part\nmv {folder}/opened.part {folder}/opened\n'
     )

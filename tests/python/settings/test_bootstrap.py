@@ -1,4 +1,4 @@
-"""Tests that the wheel does nothing at interpreter start-up, unless environment or configuration ask for it."""
+"""Tests that the installed wheel does nothing at interpreter start-up, unless a setting requires it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_process_that_executes_other_programs_stays_in_its_session(tmp_path: Pat
 @pytest.mark.parametrize("command", ["HEAPTIDE=run", "HEAPTIDE_FOLLOW_FORK", "heaptide run --follow-fork"])
 @pytest.mark.parametrize("start", ["os.fork()", "os.posix_spawn(sys.executable, command, os.environ)"])
 def test_child_that_executes_another_program_stays_in_the_session(tmp_path: Path, command: str, start: str) -> None:
-    # Like the workers of Ray, the child prepares something and then executes the program proper.
+    # Like the workers of Ray, the child prepares something and then executes the actual program.
     (tmp_path / "job.py").write_text(
         "import os, sys, warnings\n"
         "warnings.simplefilter('ignore')\n"

@@ -77,7 +77,7 @@ def documented_names() -> list[str]:
 def private_runtime_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Use a private folder for the sockets of applications that are created on demand."""
     monkeypatch.setenv("HEAPTIDE_RUNTIME_DIR", str(tmp_path))
-    # The mounted applications put these into the environment of this process, which later tests pass on.
+    # The mounted applications set these variables in this process, and programs of later tests would inherit them.
     monkeypatch.setenv("HEAPTIDE_RUN", "public-names")
     monkeypatch.setenv("HEAPTIDE_RUN_FOLDER", str(tmp_path / "sessions" / "public-names"))
 

@@ -1,1 +1,1 @@
-"""Helpers of the Python tests: run programs in many ways, and read what they print and record."""
+"""Helpers of the Python tests: run programs in many ways, and read their output and captures."""

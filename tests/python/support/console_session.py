@@ -1,7 +1,7 @@
 """Runs the commands of a documentation page in one shell, as a reader would type them.
 
-Pages show fixed numbers where every reader has others: process 4711, ports 7000 and 7001, the folder /srv. A session
-replaces them in commands by the real ones, and the real ones in outputs by those of the page.
+Pages show fixed values that differ for every reader: process 4711, ports 7000 and 7001, the folder /srv. A session
+replaces these values in commands by the real ones, and the real ones in outputs by those of the page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.console_pages import Step, has_shape
 PID_OF_PAGES = "4711"
 PORTS_OF_PAGES = ("7000", "7001")
 FOLDER_OF_PAGES = "/srv"
-# No command takes seconds; a session that waits this long hangs.
+# Commands take less than a few seconds, so a session that waits this long is stuck.
 LIMIT_SECONDS = 240
 _FILE_WITH_PID = re.compile(r"\.(\d+)\.(?:tide|timeline|heap)$")
 
@@ -153,14 +153,14 @@ class Output:
     """The exit code of a command, its output, and the output with the numbers of the page."""
 
     def __init__(self, status: int, text: str, lines: list[str]) -> None:
-        """Keep the three."""
+        """Store the three values."""
         self.status = status
         self.text = text
         self.lines = lines
 
 
 def _free_port() -> int:
-    """Return a port of this machine that nobody uses."""
+    """Return a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port

@@ -11,7 +11,7 @@ _EXAMPLE = 'mkdir examples && cp -r "$EXAMPLES/memory-leak" examples\n'
 _REGRESSION = 'cp "$EXAMPLES/regression/job.py" .\n'
 _OBJECTS = 'cp "$EXAMPLES/object-heap/job.py" .\n'
 
-# A service: its memory grows until it is ended. The file `started` says that it runs.
+# A service whose memory grows until it is ended. It creates the file `started` when it runs.
 _WORKER = """
 cat > worker.py <<'END'
 import time

@@ -1,4 +1,4 @@
-"""Records the program that calls every hooked function, and answers questions about its capture.
+"""Records the program that calls every hooked function, and offers queries on its capture.
 
 The program (tests/programs/hooks/allocator_scenarios.py) makes its calls through a shared library and through an extension
 module, and prints what the C library returned. Tests compare this with the records and with the reported leaks.
@@ -63,7 +63,7 @@ class Recording:
         return "alive"
 
     def is_refused(self, release: int) -> bool:
-        """Return whether the release at this position failed: the next event of its thread then takes it back."""
+        """Return whether the release at this position failed. In that case the next event of its thread revokes it."""
         thread = self.events[release].thread
         following = (event.type for event in self.events[release + 1 :] if event.thread == thread)
         return next(following, "") == "FREE_REFUSED"

@@ -1,7 +1,7 @@
 """Measures how often a recording read the resident size.
 
-A reading may be late on a busy machine, but due times are at least one interval apart. So three readings never take less
-than one interval, and after enough readings some three of them take little more than two.
+A reading may be late on a busy machine, but due times are at least one interval apart. Three successive readings
+therefore never take less than one interval, and among many readings some three take little more than two intervals.
 """
 
 from __future__ import annotations

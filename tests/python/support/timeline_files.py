@@ -1,4 +1,4 @@
-"""Runs the timeline commands, and reads what they print and write."""
+"""Runs the timeline commands, and reads their output and files."""
 
 from __future__ import annotations
 

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-# Seconds: far more than the slowest machine needs for anything that a test waits for.
+# Seconds to wait for a condition: far more than the slowest machine needs.
 NEVER = 300
 
 
 def wait_until(poll: Callable[[], Result], what: str) -> Result:
-    """Call `poll` until its result is true, and return that; `what` names it in the failure message."""
+    """Call `poll` until its result is true, and return the result; `what` names it in the failure message."""
     limit = time.monotonic() + NEVER
     while not (result := poll()):
-        assert time.monotonic() < limit, f"{what} did not come within {NEVER} seconds"
+        assert time.monotonic() < limit, f"{what} did not happen within {NEVER} seconds"
         time.sleep(0.01)
     return result

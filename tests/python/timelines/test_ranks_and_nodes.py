@@ -33,14 +33,14 @@ from timeline_waiting import wait_for_two_samples, wait_for_size
 everyone = MPI.COMM_WORLD
 block = bytearray((everyone.rank + 1) * (16 << 20))
 wait_for_size((everyone.rank + 1) * 16)
-# All ranks are large now; each is sampled again, so that the sum has all of them.
+# All ranks are large now. Each waits for another sample, so that the sum includes all of them.
 everyone.Barrier()
 wait_for_two_samples()
 everyone.Barrier()
 print("rank", everyone.rank, "of", everyone.size, "sum", everyone.allreduce(everyone.rank), flush=True)
 """
 
-# Each process ends after all four have been large at the same time, so that the sum has all of them.
+# Each process ends after all four have been large at the same time, so that the sum includes all of them.
 AT_THE_SAME_TIME = """
 import glob, os, time
 from timeline_waiting import wait_for_two_samples, wait_for_size

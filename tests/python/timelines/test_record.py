@@ -353,7 +353,7 @@ raise SystemExit(6)
 
 
 def test_unreadable_proportional_sizes_are_reported(tmp_path: Path) -> None:
-    # Root without capabilities may read no more of another user's process than any user.
+    # Root without capabilities can read no more about another user's process than any other user.
     unprivileged = ["setpriv", "--bounding-set=-all"]
     waiting = [sys.executable, "-c", "print(flush=True); input()"]
     try:
