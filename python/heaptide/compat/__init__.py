@@ -8,6 +8,6 @@ from heaptide import settings
 def may_raise() -> bool:
     """Return whether a problem of Heaptide may raise an exception in the program.
 
-    A program that runs with HEAPTIDE_COMPAT was not written for Heaptide: it gets a line on standard error instead.
+    A program that runs with HEAPTIDE_COMPAT does not expect Heaptide's exceptions, so it gets a line on standard error.
     """
     return not settings.load().compat

@@ -8,18 +8,18 @@ import sys
 
 from heaptide.compat.substitution import substitute
 
-# Command → the profiler's module, which Heaptide's front end replaces in the program that the command runs.
+# Command → the module of the profiler, which programs that the command runs get from Heaptide.
 MODULES = {"memray": "memray", "mprof": "memory_profiler"}
 
 
 def main(name: str) -> int:
-    """Run the front end with this name, as ``python -m`` would. Programs that it runs also get Heaptide's modules."""
+    """Run the front end of this name, as ``python -m`` would. Programs that it runs also import Heaptide's modules."""
     module = MODULES[name]
     chosen = [word for word in os.environ.get("HEAPTIDE_COMPAT", "").split(",") if word]
     if module not in chosen:
         os.environ["HEAPTIDE_COMPAT"] = ",".join([*chosen, module])
         substitute([module])
-    # The name in messages. With `alter_sys`, runpy would replace it by that of a file.
+    # Messages show this name. With `alter_sys`, runpy would replace it by the name of a file.
     sys.argv[0] = name
     runpy.run_module(f"heaptide.compat.{name}", run_name="__main__", alter_sys=False)
     return 0

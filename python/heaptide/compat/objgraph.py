@@ -1,8 +1,8 @@
 """objgraph's functions on Heaptide's engine: ``HEAPTIDE_COMPAT=objgraph`` lets ``import objgraph`` find them.
 
-Counts and results are objgraph's: objects that the garbage collector tracks. Counting is native. Chains and pictures
-are those of :mod:`heaptide.objects`, which also follow references that the collector does not see; SVG and PNG need no
-graphviz, other formats use its ``dot`` program if there is one.
+Like objgraph, these functions count the objects that the garbage collector tracks; the native module counts them.
+Chains and pictures are those of :mod:`heaptide.objects`, which also follow references that the collector does not see.
+SVG and PNG need no graphviz; other formats use its ``dot`` program if it is installed.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def _long_name(kind: type) -> str:
 
 
 class _CountingTracked(Counting):
-    """Counts the objects that the garbage collector tracks, in its own lists."""
+    """Counts the objects in the garbage collector's own lists."""
 
-    # Whether the last call found growth. A program that grows will grow again.
+    # Whether the last call found growth. A program that grows will probably grow again.
     _has_grown = True
 
     def _types(self, objects: Iterable[Any] | None, filter: Filter | None, *own: object) -> list[tuple[type, int]]:
@@ -68,7 +68,7 @@ class _CountingTracked(Counting):
     def _live(self, peaks: dict[str, int], shortnames: bool, filter: Filter | None) -> dict[str, int]:
         """Return the number of objects of each type without garbage, if possible without a collection.
 
-        Garbage can only add to the counts. If even with garbage no type has grown, the counts do not matter.
+        Garbage only increases counts. If no type has grown including garbage, exact counts are not needed.
         """
         if not self._has_grown:
             present = self._by_name(self._types(None, filter), shortnames)
@@ -81,13 +81,13 @@ class _CountingTracked(Counting):
         return present
 
 
-# A separate function: a cell of the caller would be among the counted objects.
+# A separate function, because a cell of the caller would be counted.
 def _is_above(present: dict[str, int], peaks: dict[str, int]) -> bool:
     return any(number > peaks.get(name, 0) for name, number in present.items())
 
 
 def _count_tracked(heaptide_token: object, live: bool) -> list[tuple[type, int]] | None:
-    # The count searches this frame for `heaptide_token` before it trusts its knowledge of frames.
+    # The count verifies its frame layout by finding `heaptide_token` in this frame.
     return _native.count_tracked(heaptide_token, _KNOWN_INSTANCE, live)
 
 
@@ -121,7 +121,7 @@ class _InlineGraph:
 
 
 def _present(graph: Graph, filename: str | os.PathLike[str] | None, output: TextIO | None) -> Any:
-    """Write the graph where objgraph would, and print the same lines."""
+    """Write the graph to the same file as objgraph, and print the same lines."""
     if filename and output:
         raise ValueError("Cannot specify both output and filename.")
     if output is not None:

@@ -1,6 +1,6 @@
 """``HEAPTIDE_COMPAT=memray``: a program that imports another profiler gets Heaptide's front end of the same name.
 
-Only the named profilers are replaced, whether or not they are installed: the user asked for it.
+Only the profilers that the user names are replaced, even if they are installed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from types import ModuleType
 
 from heaptide.messages import say_once
 
-# One distribution installs memory_profiler and mprof, which imports it. Modules of platforms use the profilers.
-_TOGETHER = (
+# Modules that are replaced together: those of one distribution, and modules of platforms that use the profiler.
+_GROUPS = (
     ["memory_profiler", "mprof", "pycompss.functions.profile"],
     ["memray", "flytekitplugins.memray"],
 )
-_OF_PLATFORMS = [name for group in _TOGETHER for name in group if "." in name]
+_OF_PLATFORMS = [name for group in _GROUPS for name in group if "." in name]
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 NOT_FRONT_ENDS = {"__init__", "__pycache__", "installed", "substitution"}
@@ -46,12 +46,12 @@ class Substitution:
 
 def all_names(names: list[str]) -> list[str]:
     """Return the names of modules to replace: the chosen ones, and those that are installed with them."""
-    groups = [group for group in _TOGETHER if any(name in group for name in names)]
+    groups = [group for group in _GROUPS if any(name in group for name in names)]
     return list(dict.fromkeys([*names, *(name for group in groups for name in group)]))
 
 
 def substitute(names: list[str]) -> None:
-    """Let imports of these names find Heaptide's front ends. A name without one is reported and ignored."""
+    """Make imports of these names return Heaptide's front ends. A name without a front end is reported and ignored."""
     known = {name.partition(".")[0] for name in os.listdir(FOLDER)} - NOT_FRONT_ENDS
     known = known - {name.partition(".")[0] for name in _OF_PLATFORMS} | {*_OF_PLATFORMS}
     for name in names:
@@ -59,7 +59,7 @@ def substitute(names: list[str]) -> None:
             say_once(f"there is no front end for {name!r}; there are {', '.join(sorted(known))}")
     wanted = [name for name in all_names(names) if name in known]
     sys.meta_path.insert(0, Substitution(wanted))
-    # The last resort for the packages around a front end: other modules of them may be installed.
+    # Parent packages of a front end come last, so that an installed parent package is preferred.
     sys.meta_path.append(Substitution([package for name in wanted for package in _packages(name)]))
 
 

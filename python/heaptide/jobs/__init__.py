@@ -1,7 +1,7 @@
 """Jobs: units of work that a program marks, such as tasks and requests.
 
-``heaptide.job`` marks one. While the process is recorded, every allocation belongs to the job that is current where it
-happens, and reports can be filtered and grouped by job.
+``heaptide.job`` marks a job. While the process is recorded, every allocation belongs to the current job of its thread,
+greenlet or task, and reports can be filtered and grouped by job.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decorates functions whose calls are jobs: plain, async, generator and async generator functions.
 
-A generator's job is current only while its body runs, not while its consumer does.
+A generator's job is current only while the generator's body runs, not while its consumer runs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-# The wrappers refer only to the job and the function, so that libraries that pickle functions by value can copy them.
+# The wrappers refer only to the job and the function, so that cloudpickle and similar libraries can copy them.
 
 
 def decorate(job: Job, function: F) -> F:
-    """Return a function of the same kind, name and signature, each call of which is a job like `job`."""
+    """Return a function of the same type, name and signature. Each of its calls is a new job like `job`."""
     if inspect.isasyncgenfunction(function):
         return cast("F", _async_generator(job, function))
     if inspect.isgeneratorfunction(function):

@@ -1,4 +1,4 @@
-"""The text that identifies this process in the ids of jobs: run, host, process ID, and the start of the process."""
+"""The text that identifies this process in the IDs of jobs: run, host, process ID, and start time of the process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def of_process() -> str:
 
 
 def start() -> str:
-    """Return the start of the process in seconds since boot, as in captures: ``83456.12s``."""
+    """Return the start time of the process in seconds since boot, as in captures: ``83456.12s``."""
     try:
         with open("/proc/self/stat", "rb") as file:
-            # The name of the program is in parentheses and may contain anything.
+            # The name of the program is in parentheses, and may itself contain blanks and parentheses.
             fields = file.read().rpartition(b")")[2].split()
         ticks = int(fields[19])
         per_second = os.sysconf("SC_CLK_TCK")

@@ -42,7 +42,7 @@ class Job(_native.JobBase):
 
     @property
     def id(self) -> str:
-        """A text that no other job has: run, host, process, its start, and the number of the job."""
+        """A globally unique text: run, host, process ID, start time of the process, and the number of the job."""
         from heaptide.jobs import identity
 
         return f"{identity.of_process()}/{self.number}"
@@ -71,7 +71,7 @@ class Job(_native.JobBase):
         return decorate(self, function)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy in another process describes the job, but cannot end it."""
+        """Pickle the attributes of the job. A copy in another process cannot end the job."""
         shown = {name: getattr(self, name) for name in _COPIED}
         return _restored, (self.name, self.key, self.labels, shown)
 

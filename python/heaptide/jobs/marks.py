@@ -1,9 +1,9 @@
 """The current job: a context variable that the hooks of a recording read from memory.
 
-The value of the variable is the job's *token*, eight bytes that name the job to the hooks. When the job ends, the
-native module sets them to zero: code that still runs in a copy of the context then belongs to no job.
+The value of the variable is the job's *token*: eight bytes by which the hooks identify the job. When the job ends, the
+native module sets them to zero, so that code which still runs in a copy of the context belongs to no job.
 
-The variable differs from that of :class:`heaptide.leaks.JobTracer`, so that both can nest in any order.
+:class:`heaptide.leaks.JobTracer` has another variable, so that both can nest in any order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _is_prepared = False
 
 
 def prepare(wants_records: Callable[[], bool]) -> None:
-    """Prepare the process for its first job. Later calls adapt modules that start threads and were imported since."""
+    """Prepare the process for its first job. Later calls adapt newly imported modules that start threads."""
     global _is_prepared
     with _lock:
         if not _is_prepared:
@@ -77,6 +77,6 @@ def redacted(key: str | None, labels: list[tuple[str, str]]) -> tuple[str | None
 
 
 def native_id(thread: int) -> int:
-    """Return the operating system's number of a thread; 0 if it is unknown. Makes no system call."""
+    """Return the kernel's ID of a thread; 0 if it is unknown. Makes no system call."""
     known = getattr(threading, "_active", {}).get(thread)
     return getattr(known, "native_id", None) or 0

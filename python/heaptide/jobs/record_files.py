@@ -1,8 +1,8 @@
-"""The files of job records: one per process, to which each event is appended by one system call.
+"""The files of job records: one per process. Each line is appended by one system call, so it survives a kill.
 
-A file is named ``jobs-HOST-PID-START.jsonl`` after the process that writes it, only its user can read it, and it is
-created exclusively, so that nobody can plant a link. Lines that were written survive a kill of the process. A large
-file is continued in another one; old files are removed by number, age and size, but never those of a live process.
+A file is named ``jobs-HOST-PID-START.jsonl`` after the process that writes it. Only its user can read it, and it is
+created exclusively, so that another user cannot plant a link. When a file is large, the process continues in another
+one. Old files are removed by number, age and size, but never those of a live process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PREFIX, ENDING = "jobs-", ".jsonl"
-# Its modification time is that of the last search for old files.
+# The modification time of this file is the time of the last search for old files.
 RETENTION_MARK = "jobs-retention"
 _SEARCH_SECONDS = 60
 _DAY = 86_400
@@ -28,7 +28,7 @@ _CREATE = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | o
 
 
 class Retention:
-    """How many files are kept: by number, age in days (0 is any age) and total bytes."""
+    """The limits for files to keep: their number, their age in days (0 is any age) and their total bytes."""
 
     def __init__(self, files: int, days: int, n_bytes: int) -> None:
         self.files = files
@@ -37,12 +37,12 @@ class Retention:
 
     @property
     def max_file_bytes(self) -> int:
-        """The size at which a file is continued in another one, so that old records of one process can be removed."""
+        """The size above which the process starts another file, so that its old records can be removed."""
         return max(_MIN_FILE_BYTES, min(_MAX_FILE_BYTES, self.n_bytes // 16))
 
 
 class RecordFile:
-    """The file of this process. It is created for the first line."""
+    """The file of this process. The first line creates it."""
 
     def __init__(self, folder: str, host: str, start: str, retention: Retention) -> None:
         self._folder = folder
@@ -61,7 +61,7 @@ class RecordFile:
         with self._lock:
             if not self._is_usable():
                 self._create()
-            # The rest of a line that was cut, as by a full disk, must not spoil this one.
+            # After a line that was cut, for example by a full disk, start a new line.
             content = b"\n" + line if self._is_torn else line
             n_written = os.write(self._descriptor, content)
             self._is_torn = n_written < len(content)
@@ -82,7 +82,7 @@ class RecordFile:
         return (stat.st_dev, stat.st_ino) == self._inode
 
     def _is_usable(self) -> bool:
-        """Return whether the descriptor is still that of the file: daemons close all descriptors of their process."""
+        """Return whether lines can be appended: daemons close all descriptors, and a file may be deleted or too large."""
         if self._descriptor < 0:
             return False
         try:
@@ -97,7 +97,7 @@ class RecordFile:
         os.makedirs(self._folder, 0o700, exist_ok=True)
         number = 1
         while True:
-            # A process that executes another program keeps its identity, so its next file has a number.
+            # A process that executes another program keeps its ID and start time, so its next file has a number.
             name = self._stem + (f"-{number}" if number > 1 else "") + ENDING
             try:
                 self._descriptor = os.open(os.path.join(self._folder, name), _CREATE, 0o600)
@@ -145,7 +145,7 @@ class RecordFile:
                         yield stat.st_mtime, stat.st_size, entry.name
 
     def _is_in_use(self, name: str) -> bool:
-        """Return whether a live process of this host may write to the file; another process may have its number now."""
+        """Return whether a live process of this host may write to the file. Its ID may belong to another process now."""
         of_host = f"{PREFIX}{self._host}-"
         pid = name[len(of_host) :].partition("-")[0] if name.startswith(of_host) else ""
         if not pid.isdecimal():

@@ -1,8 +1,8 @@
 """Job records: one line of JSON when a job begins and one when it ends, with or without a recording.
 
-The setting `jobs` names their folder. A job whose process dies leaves its first line alone, so `heaptide jobs` reports
-it as killed. docs/reference/job-records.md describes the lines. Nothing here raises or waits for another process; a
-failure prints one line, once, and the program continues.
+The setting `jobs` names their folder. A job whose process dies has only a first line, so `heaptide jobs` reports it as
+killed. docs/reference/job-records.md describes the lines. The functions here neither raise nor wait for another
+process. A failure prints one line, once, and the program continues.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MEASURED = ("allocated_bytes", "peak_bytes", "retained_bytes", "name_bytes", "s
 
 _is_resolved = False
 _book: Book | None = None
-# In a forked child: the records of the parent.
+# In a forked child, the records of the parent, until the child has its own.
 _parent: Book | None = None
 _numbers = itertools.count(1)
 _dumps = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
@@ -56,7 +56,7 @@ def begin(job: Any) -> None:
 
 
 def end(job: Any) -> None:
-    """Record that a job has ended; a second record of the same job adds numbers to the first. Never raises."""
+    """Record that a job has ended. A second record of the same job adds numbers to the first one. Never raises."""
     try:
         book = _book if _is_resolved else _resolve()
         if book is not None:
@@ -96,7 +96,7 @@ class Book:
         self._names: set[str] = set()
         self._patterns, self._secrets = redaction.patterns(), redaction.secrets()
         self._redact = _native.redact_command
-        # Jobs whose end is not recorded yet, and those that a parent process began.
+        # Jobs whose end is not recorded yet, and jobs that a parent process has begun.
         self._open: set[int | str] = set()
         self._inherited: set[int | str] = set()
 
@@ -106,7 +106,7 @@ class Book:
         self._file.append(self._line("begin", job, job.started))
 
     def end(self, job: Any) -> None:
-        """Append the last line of a job, unless a forked child leaves a block that its parent entered."""
+        """Append the last line of a job, unless the parent of this forked child has begun the job."""
         number, seconds = _number(job), job.seconds
         if number in self._inherited:
             return
@@ -119,7 +119,7 @@ class Book:
         return f"{own['run'] or ''}/{own['host']}/{own['pid']}/{own['start']}/t{next(_numbers)}"
 
     def take_over(self, parent: Book) -> None:
-        """Leave the file and the jobs of the parent process to the parent."""
+        """Close the parent's file in this forked child, and ignore the ends of the parent's jobs."""
         self._inherited = parent._inherited | parent._open
         parent._file.close()
 
@@ -171,7 +171,7 @@ class Book:
         known = {_text(name): _text(value) for name, value in itertools.islice((job.labels or {}).items(), _MAX_LABELS)}
         if not (self._patterns or self._secrets) or (key is None and not known):
             return key, known
-        # As options of a command line, whose values are hidden if the name or the value matches.
+        # Write them like options of a command line, whose values are hidden if the name or the value matches.
         names = [name.replace("=", "_") for name in known]
         words = [f"={key or ''}", *(f"{name}={value}" for name, value in zip(names, known.values(), strict=True))]
         hidden = [word.partition("=")[2] for word in self._redact(words, self._patterns, self._secrets)]
@@ -179,13 +179,13 @@ class Book:
 
 
 def _number(job: Any) -> int | str:
-    """Return what distinguishes a job from others, also in a forked child: there, its ID may name the child."""
+    """Return a number or ID that is the same in a forked child. `job.id` may contain the process ID of the child."""
     number: int | str = job.number or job.id
     return number
 
 
 def _program() -> str:
-    """Return the name of the program; under ``heaptide run`` that of the script, which is then in ``sys.argv``."""
+    """Return the name of the program; under ``heaptide run`` that of the script, from ``sys.argv``."""
     words = program.command_words()
     if words[:1] == ["heaptide"] or words[:2] == ["-m", "heaptide"]:
         return program.program_name(["python", *program.arguments()])
@@ -193,7 +193,7 @@ def _program() -> str:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a text of bounded length; a value that cannot be shown has the name of its type."""
+    """Return a value as a text of bounded length, or the name of its type if `str` raises."""
     if not isinstance(value, str):
         try:
             value = str(value)
@@ -203,7 +203,7 @@ def _text(value: Any) -> str:
 
 
 def _valid(text: str) -> str:
-    """Return the text without surrogates, such as those of an undecodable path: readers would refuse the whole line."""
+    """Replace surrogates, such as those of an undecodable path, because readers would reject the whole line."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -234,7 +234,7 @@ def _resolve() -> Book | None:
 
 
 def _after_fork() -> None:
-    """Give the child, at its first job, its own file and identity."""
+    """Make the child create its own file and identity at its first job."""
     global _book, _is_resolved, _parent
     _parent, _book, _is_resolved = _book or _parent, None, False
     _native.note_unwanted_job_records(False)

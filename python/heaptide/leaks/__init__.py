@@ -29,8 +29,8 @@ __all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "around", "
 def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> IdentitySet:
     """Call `work` `warmup` times, then `runs` times, and return the objects that the latter calls leaked.
 
-    Python's own caches are emptied before both inspections of the heap. The result prints as heapy's table; continue
-    with an index, ``byvia``, ``referrers`` or ``shpaths`` (see :func:`heaptide.hpy`).
+    Both inspections of the heap first empty Python's own caches. The result prints as heapy's table; continue with an
+    index, ``byvia``, ``referrers`` or ``shpaths`` (see :func:`heaptide.hpy`).
     """
     from heaptide.inspection.heapy import Heapy
 
@@ -43,7 +43,7 @@ def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> Id
     session.heap()
     clear_caches()
     session.setrelheap()
-    # Not `range`: its integers would be among the remaining objects.
+    # Not `range`, whose integers would appear as leaked objects.
     for _ in itertools.repeat(None, runs):
         work()
     clear_caches()

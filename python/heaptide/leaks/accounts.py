@@ -1,7 +1,7 @@
-"""The accounts of jobs in this process: opened by the first tracer, closed by the last.
+"""The accounts of jobs in this process. The first tracer opens them, the last one closes them.
 
-A context variable holds the job that allocations belong to; each thread, greenlet and asyncio task has its own value.
-The native hooks read it from memory, and only after a self-test here has shown that they read it correctly.
+A context variable contains the job that allocations belong to; each thread, greenlet and asyncio task has its own
+value. The native hooks read it from memory, if a self-test in this module has shown that they read it correctly.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def close_accounts() -> None:
 
 
 def update_inheritance() -> None:
-    """Include modules that start threads or greenlets and that have been imported since."""
+    """Adapt newly imported modules that start threads or greenlets."""
     inheritance.update()
 
 
@@ -58,7 +58,7 @@ def are_contexts_read() -> bool:
 
 
 def learn_contexts() -> None:
-    """Find out where the interpreter keeps contexts, and test whether the hooks find variables in them."""
+    """Find the interpreter's contexts in memory, and test whether the hooks read their variables correctly."""
     global _is_learnt, _is_read
     if _is_learnt:
         return
@@ -76,7 +76,7 @@ def learn_contexts() -> None:
 
 
 def _reads_right(others: list[contextvars.ContextVar[int]], late: bool) -> bool:
-    """Compare the hooks' reading with Python's, in a context with some other variables."""
+    """Compare the value that the hooks read with Python's, in a context with some other variables."""
     wanted = contextvars.ContextVar[object]("heaptide_wanted")
     value = object()
     if _native.context_value(wanted) != 0:

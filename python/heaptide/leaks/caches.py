@@ -1,7 +1,7 @@
 """Empties Python's own caches, so that they do not count as leaks of a job.
 
-It empties only caches of the interpreter and of loaded modules of the standard library, and only those that refill
-automatically. The program's own caches are never emptied: one of them may be the leak.
+It empties only caches of the interpreter and of loaded standard-library modules, and only those that refill
+automatically. It never empties the program's own caches, because one of them may be the leak.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gc
 import sys
 from typing import Any
 
-# Module, and the path of attributes to the function that empties its cache.
+# Module, and the attributes that lead to the function which empties its cache.
 _CLEARING = tuple(
     (module, tuple(path.split(".")))
     for module, path in (

@@ -1,4 +1,4 @@
-"""Draws what keeps a job's leaked objects alive: one reference graph per job, in the tracer's folder."""
+"""Draws why a job's leaked objects are alive: one reference graph per job, in the tracer's folder."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
         chains.append(references.chain_back(example, _is_root, MAX_DEPTH, referrers))
     graph = Boxes(None, None, None, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
-    # Each worker numbers its jobs from 1: workers that share the folder need the job's own key.
+    # Each worker numbers its jobs from 1, so the number alone is not unique if several workers share the folder.
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number if job.key is None else job.key}")
     path = os.path.join(tracer.output_dir, name)
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"

@@ -1,8 +1,8 @@
 """Assigns threads, work of thread pools and gevent's greenlets to the job that started them.
 
 An asyncio task inherits the context of its creator. Threads (by default also on Python 3.14) and greenlets start with
-an empty context, so their memory would belong to no job. While accounts are open, functions that start them are
-replaced by ones that pass on the current job; outside of jobs these only call the original.
+an empty context, so their memory would belong to no job. While accounts are open, Heaptide replaces the functions that
+start them. The replacements set the current job in the new context; outside of jobs they only call the original.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Jobs = list[tuple[contextvars.ContextVar[Any], Any]]
 
 _FUTURES = "concurrent.futures.thread"
-# Threads of a pool work for the job that submits the work, not for the one that happened to start the thread.
+# Threads of a pool work for the job that submits the work, not for the job that started the thread.
 _POOLS = (_FUTURES, "multiprocessing.pool", "gevent.threadpool")
 
 
@@ -30,7 +30,7 @@ _shared: Inheritance | None = None
 
 
 def begin(variable: contextvars.ContextVar[Any]) -> None:
-    """Let threads, submitted work and greenlets inherit the value of a variable."""
+    """Make threads, submitted work and greenlets inherit the value of a variable."""
     global _shared
     with _lock:
         if _shared is None:
@@ -51,9 +51,9 @@ def end(variable: contextvars.ContextVar[Any]) -> None:
 
 
 def update() -> bool:
-    """Include modules that start threads or greenlets and that have been imported since.
+    """Adapt newly imported modules that start threads or greenlets.
 
-    Returns False if another thread is importing one of them, so that it must be included later.
+    Returns False if another thread is still importing one of them, so that a later call must adapt it.
     """
     shared = _shared
     return shared is None or shared.update()
@@ -63,13 +63,13 @@ class Inheritance:
     """Lets threads, submitted work and greenlets inherit the current jobs, until :meth:`end`."""
 
     def __init__(self) -> None:
-        # Not changed in place: other threads iterate over it.
+        # Replaced and never changed in place, because other threads iterate over it.
         self.variables: list[contextvars.ContextVar[Any]] = []
         self._undo: dict[str, Callable[[], None]] = {}
         self._replace(threading.Thread, "start", self._start_thread)
 
     def update(self) -> bool:
-        """Include thread pools and greenlets if their modules have been imported meanwhile.
+        """Adapt thread pools and greenlets if their modules have been imported meanwhile.
 
         Returns False if a module is incomplete, because another thread is importing it.
         """
@@ -84,7 +84,7 @@ class Inheritance:
         return (pools is None or executor is not None) and (greenlets is None or greenlet is not None)
 
     def end(self) -> None:
-        """Restore the functions, except those that the program has replaced since; their wrappers are then inactive."""
+        """Restore the functions, except those that the program has replaced meanwhile; Heaptide's part then does nothing."""
         while self._undo:
             self._undo.popitem()[1]()
 
@@ -106,7 +106,7 @@ class Inheritance:
         self._undo[name] = undo
 
     def _current(self) -> Jobs:
-        """Return the variables that have a value here, and their values."""
+        """Return the variables that have a value in this context, and their values."""
         values = [(variable, variable.get(None)) for variable in self.variables]
         return [(variable, job) for variable, job in values if job is not None]
 
@@ -132,7 +132,7 @@ class Inheritance:
     def _begin_thread(self, jobs: Jobs, thread: Any) -> None:
         _forget(thread)
         _set(jobs)
-        # The class's method: the attribute of the thread would call this function again, should it still exist.
+        # Call the method of the class: if the thread's attribute still exists, it would call this function again.
         type(thread)._bootstrap_inner(thread)
 
     def _submit_work(

@@ -1,4 +1,4 @@
-"""A job that a tracer measured: its numbers, types and allocation sites."""
+"""A job that a tracer measures: its numbers, types and allocation sites."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from heaptide.leaks.tracer import JobTracer
 
-# Rows of a job record; all of them are in the job's own numbers.
+# A job record has at most this many sites and types; the job itself has all of them.
 _RECORDED_ROWS = 10
 
 
@@ -59,7 +59,7 @@ class GrownType:
 
 
 def _grown_type(name: str, count: int, delta: int, n_bytes: int) -> GrownType:
-    """Return a row without calling its constructor: a report would take that generated code for the program's."""
+    """Return a row without calling its constructor, whose generated code would look like the program's in a report."""
     row = object.__new__(GrownType)
     row.__dict__.update(name=name, count=count, delta=delta, bytes=n_bytes)
     return row
@@ -122,7 +122,7 @@ class Job:
     def __init__(self, tracer: JobTracer | None, name: str) -> None:
         self.name = name
         self.number = 0
-        # The ID in job records; None if none are written.
+        # The ID in job records; None if no records are written.
         self.id: str | None = None
         self.outcome = "running"
         self.failed = False
@@ -196,7 +196,7 @@ class Job:
         return self.rest.sites
 
     def settle(self) -> Job:
-        """Measure the job again: an engine that still held its frames at the end may have released them by now."""
+        """Measure the job again. The engine may have kept frames of the job at its end, and may have freed them by now."""
         if self._is_running:
             raise RuntimeError(f"job {self.name} is still running; settle it when it has ended")
         if self._tracer is None:
@@ -250,7 +250,7 @@ class Job:
 
 
 class JobRecord:
-    """The numbers of a job at one moment, for a job record. Short-lived, so that it keeps no memory of the job."""
+    """The numbers of a job at one moment, for a job record. It does not keep memory of the job alive."""
 
     key: Any
     number = None
@@ -288,7 +288,7 @@ def _measured(job: Job, rest: Rest) -> dict[str, Any]:
 
 
 def _plain(key: Hashable) -> str | int | None:
-    """Return a key as a value that any process and JSON can hold."""
+    """Return a key as a value that JSON can represent and every process can unpickle."""
     if key is None or isinstance(key, (str, int)):
         return key
     try:

@@ -1,4 +1,4 @@
-"""The text of reports: of a job that ended, and of all jobs."""
+"""The text of reports: of one ended job, and of all jobs."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class TracedJob:
     ) -> None:
         job, self._job = self._job, None
         if job is not None:
-            try:  # not `contained`: the arguments of its wrapper would be memory of the job
+            try:  # not `contained`: the arguments of its wrapper would count as memory of the job
                 self._tracer.after(job, error)
             except Exception as failure:
                 report_failure(failure)
@@ -45,7 +45,7 @@ class TracedJob:
 
 
 class _TracedCall(TracedJob):
-    """One call of a decorated function: it runs even if it cannot be measured."""
+    """One call of a decorated function. The function runs even if the call cannot be measured."""
 
     def __enter__(self) -> Job | None:  # type: ignore[override]
         try:

@@ -33,10 +33,10 @@ _MIB = 1 << 20
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-# Tracers that have been pickled, by their name; those that arrived from another process are kept.
+# Name of a pickled tracer → the tracer. Tracers from another process are kept alive.
 _known: weakref.WeakValueDictionary[str, JobTracer] = weakref.WeakValueDictionary()
 _arrived: list[JobTracer] = []
-# Numbers of names of jobs, for all tracers of the process.
+# Numbers for the names of jobs, shared by all tracers of the process.
 _groups = itertools.count(1)
 
 
@@ -93,8 +93,8 @@ class JobTracer:
     def before(self, name: str, key: Hashable = None, thread: int | None = None) -> Job:
         """Start a job in this thread, greenlet or task. Pass the same `key` to :meth:`after` to end it elsewhere.
 
-        `thread` is the ident of another thread, for hooks that do not run where the job runs: everything that this
-        thread allocates belongs to the job until :meth:`after`, except in nested jobs.
+        `thread` is the ident of another thread, for hooks that run in another thread than the job: all allocations of
+        that thread belong to the job until :meth:`after`, except those of nested jobs.
         """
         self._open()
         self.settle()
@@ -121,12 +121,12 @@ class JobTracer:
             return job
         job._outer = accounts.current.get(None)
         job._account = _native.job_begin(job, None, group) or 0
-        # From here on the hooks account to the job: no other code may run between this line and the job.
+        # From here on, allocations count for the job, so no other code may run between this line and the job.
         job._reset = accounts.current.set(job)
         return job
 
     def after(self, job: Job | Hashable = None, error: BaseException | None = None, outcome: str | None = None) -> Job:
-        """End a job: the given one, the one with that key, or by default the one that runs here.
+        """End a job: the given one, the one with that key, or by default the current one.
 
         `outcome` is one of ok, failed, skipped, deferred and retried; without it, `error` decides.
         """
@@ -140,7 +140,7 @@ class JobTracer:
         # The surrounding job may be a `heaptide.job`, which has no account.
         _native.job_end(job._account, getattr(job._outer, "_account", 0))
         if error is None and self._collect:
-            clear_caches()  # before Heaptide's own code reuses objects that the job put on the interpreter's free lists
+            clear_caches()  # before Heaptide's own code reuses objects of the job from the interpreter's free lists
         job._is_running = False
         job.outcome = outcome or ("ok" if error is None else "failed")
         if job._reset is not None:  # None if the job ran in another thread
@@ -258,7 +258,7 @@ class JobTracer:
             _grown_type(accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
             for number, n_bytes, count in rest.types[:MAX_TYPES]
         ]
-        # `_make`: a named tuple's constructor is generated code, which a report would take for the program's.
+        # With `_make`, because a named tuple's constructor is generated code, which would look like the program's.
         sites = [Site._make((size, n, tuple(map(Frame._make, frames)))) for size, n, frames in rest.sites]
         numbers = (rest.kept_bytes, rest.n_kept, rest.released_bytes, rest.allocated_bytes, rest.n_allocated)
         return Rest._make((*numbers, grown, sites, rest.n_lost, rest.peak_bytes, rest.name_bytes))
@@ -289,7 +289,7 @@ class JobTracer:
 
 
 def _portable(report: Callable[[Job], None] | TextIO | None) -> Any:
-    """Return the receiver of reports as another process can have it: a function, or the name of a standard stream."""
+    """Return the receiver of reports in a form that can be pickled: a function, or the name of a standard stream."""
     if report is None or callable(report):
         return report
     for name in ("stdout", "stderr"):

@@ -1,1 +1,1 @@
-"""The package of Flyte's plugins, for programs in whose environment no plugin of Flyte is installed."""
+"""The package of Flyte's plugins, for environments in which no plugin of Flyte is installed."""

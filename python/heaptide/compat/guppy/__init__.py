@@ -1,7 +1,7 @@
 """guppy's heapy on Heaptide's engine: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it.
 
-``Root().guppy.heapy.Use`` is the same object as ``hpy()`` returns. :mod:`guppy.sets` has guppy's sets of numbers and of
-objects.
+``Root().guppy.heapy.Use`` has the same operations as the object that ``hpy()`` returns. :mod:`guppy.sets` has guppy's
+sets of numbers and of objects.
 """
 
 from __future__ import annotations

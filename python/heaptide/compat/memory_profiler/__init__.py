@@ -86,9 +86,9 @@ class LogFile:
 
 
 def install(force: bool = False) -> None:
-    """Make ``import memory_profiler`` mean this module.
+    """Make ``import memory_profiler`` return this module.
 
-    An installed memory_profiler is left alone unless `force` is true.
+    If memory_profiler is installed, raise ImportError unless `force` is true.
     """
     if not force:
         present = sys.modules.get("memory_profiler")

@@ -1,8 +1,8 @@
 """memory_profiler's ``LineProfiler`` and ``CodeMap``, with lines counted natively.
 
-A code map is a dict from code objects to the measurements of their lines. A subclass may fill it in its own way, as
-PySpark's do: every code object in the map is measured, and the measurements are in the map when the profiler is
-disabled. A subclass with its own ``trace`` gets memory_profiler's slower trace function instead.
+A code map is a dict from code objects to the measurements of their lines. The profiler measures every code object in
+the map, also those that a subclass such as PySpark's adds, and writes the measurements into the map when it is
+disabled. If a subclass overrides ``trace``, the profiler uses memory_profiler's slower trace function instead.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class LineProfiler:
         return self
 
     def enable_by_count(self) -> None:
-        """Enable the profiler on this thread if this is the first of several calls."""
+        """Enable the profiler on this thread, unless an earlier call has enabled it."""
         count = getattr(self._thread, "count", 0)
         if count == 0:
             self.enable()
@@ -172,7 +172,7 @@ class LineProfiler:
         self.enable_count += 1
 
     def disable_by_count(self) -> None:
-        """Disable the profiler with the last of several calls."""
+        """Disable the profiler once there were as many calls as of :meth:`enable_by_count`."""
         count = getattr(self._thread, "count", 0)
         if count > 0:
             self._thread.count = count - 1
@@ -205,7 +205,7 @@ class LineProfiler:
         self._thread.entered = ()
 
     def _measured(self) -> list[_Function]:
-        """Return the functions of the code map, which may have been replaced or filled by others."""
+        """Return the functions of the code map. Other code may have replaced the map or added to it."""
         groups: dict[int, list[CodeType]] = {}
         for code, measures in dict.items(self.code_map):
             groups.setdefault(id(measures), []).append(code)
@@ -244,7 +244,7 @@ class LineProfiler:
         self.disable_by_count()
 
     def trace_memory_usage(self, frame: FrameType, event: Any, arg: Any) -> Any:
-        """Pass the lines of measured functions to ``code_map.trace``. Used if a subclass defines its own."""
+        """Pass the lines of measured functions to ``code_map.trace``. Used if a subclass overrides that method."""
         if frame.f_code in self.code_map:
             if event == "call":
                 self.prevlines.append(frame.f_lineno)
@@ -259,7 +259,7 @@ class LineProfiler:
         return self.trace_memory_usage
 
     def trace_max_mem(self, frame: FrameType, event: Any, arg: Any) -> Any:
-        """Start the debugger at the first line of a measured function where the process has grown to `max_mem` MiB."""
+        """Start the debugger in a measured function at the first line at which the process has `max_mem` MiB."""
         if event in ("line", "return") and frame.f_code in self.code_map and self.max_mem is not None:
             size = _get_memory(-1, self.backend, filename=frame.f_code.co_filename)
             if size >= self.max_mem:

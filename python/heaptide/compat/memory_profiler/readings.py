@@ -1,4 +1,4 @@
-"""memory_profiler's functions that read the size of a process, in MiB, and its process that samples another one."""
+"""memory_profiler's functions that read the size of a process in MiB, and its class ``MemTimer``, which samples one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _get_memory(
 
 
 def _traced(filename: str | None) -> int:
-    """Return the bytes that the code of a file has allocated, by Python's own tracing."""
+    """Return the bytes that the code of a file has allocated, according to tracemalloc."""
     import tracemalloc
 
     if filename is None or filename == "<unknown>":

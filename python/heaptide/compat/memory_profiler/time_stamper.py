@@ -36,7 +36,7 @@ class TimeStamper:
         return functools.wraps(func)(self.wrap_function(func))
 
     def add_function(self, func: Callable[..., Any]) -> None:
-        """Make a function known."""
+        """Register a function."""
         self.functions.setdefault(func, [])
         self.stack.setdefault(func, [])
 
@@ -58,7 +58,7 @@ class TimeStamper:
 
     @contextmanager
     def call_on_stack(self, func: Callable[..., Any], *args: Any, **kwds: Any) -> Iterator[Any]:
-        """Call a function one level deeper, and provide its result."""
+        """Call a function one level deeper, and yield its result."""
         self.current_stack_level += 1
         self.stack[func].append(self.current_stack_level)
         try:

@@ -3,8 +3,8 @@
 Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
 :func:`install`. ``python -m memray flamegraph …`` then runs Heaptide's commands with memray's options and file names.
 
-`docs/coming-from/memray-code.md` lists every name and option, and what differs. Modules whose names begin with an
-underscore only repeat names for imports such as ``from memray._memray import compute_statistics``.
+`docs/coming-from/memray-code.md` lists every name and option, and all differences. Modules whose names begin with an
+underscore only re-export names, for imports such as ``from memray._memray import compute_statistics``.
 """
 
 import importlib

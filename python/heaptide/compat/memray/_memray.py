@@ -31,5 +31,5 @@ RTLD_DEFAULT = 0
 
 
 def get_symbolic_support() -> SymbolicSupport:
-    """Return TOTAL: a capture names its native functions wherever their libraries are."""
+    """Return TOTAL: reports can resolve the names of all native functions whose libraries are available."""
     return SymbolicSupport.TOTAL

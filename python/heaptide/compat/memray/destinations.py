@@ -1,4 +1,4 @@
-"""Where a `Tracker` writes to."""
+"""Destinations of a `Tracker`: files and sockets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """memray's `SocketDestination` and `SocketReader`, on this machine only.
 
-The server sends one line: where the capture is, which grows while the program runs. The reader opens that file, so the
-permissions of the file decide who may read it. The server also drops connections of other users than its own and root.
+The server sends one line with the path of the capture, which grows while the program runs. The reader opens that file,
+so only users who may read the file can use the reader. The server accepts connections of its own user and of root only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GREETING = "heaptide-capture"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# How long a reader waits for the greeting of a server, in seconds.
+# Seconds for which a reader waits for the greeting of a server.
 TIMEOUT = 10.0
 # The longest greeting, in bytes.
 MAX_GREETING = 65536
@@ -68,7 +68,7 @@ class LiveServer:
             connection.close()
 
     def close(self) -> None:
-        """End the connection. The reader has the file open, so that its name can go."""
+        """End the connection and delete the capture. The reader still has the file open."""
         self._connection.close()
         for name in (self.path, self._folder):
             try:
@@ -78,7 +78,7 @@ class LiveServer:
 
 
 def _user_of(client: Any, server: Any) -> int | None:
-    """Return the user of the other end of a connection on this machine, from the kernel's table of connections."""
+    """Return the user ID of a connection's other end on this machine, from the kernel's table of connections."""
     import socket
 
     def text(address: Any) -> str:

@@ -1,8 +1,8 @@
 """Finds the objects that were created during a recording and are still alive, and where they were allocated.
 
-A recording with Python's allocators knows every live block that was allocated in it. An object is a survivor if it lies
-in such a block. Nothing is called for each object, and no memory is read that may have been freed: objects come from
-the garbage collector and from what they refer to.
+A recording with Python's allocators contains every live block that was allocated during it. An object is a survivor if
+it lies in such a block. Objects come from the garbage collector and from references of its objects, so this module
+neither needs a hook for each object nor reads memory that may have been freed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _LiveBlocks:
 
 
 def survivors(path: str) -> tuple[Any, ...]:
-    """Return the objects in blocks that the recording saw allocated and not freed."""
-    # Before anything else is created. The list itself is not among them.
+    """Return the objects in blocks that were allocated and not freed during the recording."""
+    # Called before other objects are created. The list does not contain itself.
     tracked = gc.get_objects()
     blocks = _LiveBlocks(EventList(path, StackNumbers()))
     known = {id(tracked)}
@@ -56,7 +56,7 @@ def survivors(path: str) -> tuple[Any, ...]:
                 found.append(item)
             if not gc.is_tracked(item):
                 continue
-            # Texts and numbers are not tracked, but something tracked refers to them.
+            # Strings and numbers are not tracked, but tracked objects refer to them.
             rest = [other for other in gc.get_referents(item) if not gc.is_tracked(other)]
             if rest:
                 waiting.append(rest)
@@ -64,7 +64,7 @@ def survivors(path: str) -> tuple[Any, ...]:
 
 
 def records(path: str, events: EventList, objects: Iterable[Any] | None) -> list[TrackedObjectRecord]:
-    """Return where the given objects were allocated, or all survivors that are still alive."""
+    """Return the allocations of the given objects, or of all survivors that are still alive."""
     blocks = _LiveBlocks(events)
     found = []
     for item in survivors(os.fspath(path)) if objects is None else objects:

@@ -1,4 +1,4 @@
-"""memray's `FileReader` for Heaptide's captures: the numbers of Heaptide's reports, as objects with memray's names."""
+"""memray's `FileReader` for Heaptide's captures: returns the numbers of Heaptide's reports in memray's classes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class FileReader:
         return self._records(merge_threads, "--temporary-allocation-threshold", str(threshold))
 
     def get_temporal_allocation_records(self, merge_threads: bool = True) -> Iterator[TemporalAllocationRecord]:
-        """Return the allocation sites, with the snapshots between which their blocks lived."""
+        """Return the allocation sites, with the snapshots between which their blocks were live."""
         events = self._events("get allocation history using")
         return iter(temporal.lifetimes(events, self._max_memory_records, merge_threads))
 

@@ -32,9 +32,9 @@ class AllocatorType(enum.IntEnum):
 
 
 FREES = frozenset((int(AllocatorType.PYMALLOC_FREE), int(AllocatorType.FREE), int(AllocatorType.MUNMAP)))
-# Records of these refuse to return a stack. Those of PYMALLOC_FREE have an empty one.
+# Records with these allocators raise an error if their stack is read. Records of PYMALLOC_FREE have an empty stack.
 WITHOUT_STACK = frozenset((int(AllocatorType.FREE), int(AllocatorType.MUNMAP)))
-# Functions that memray does not distinguish.
+# Name of an allocator → memray's number. memray does not distinguish all of them.
 ALLOCATORS = {
     **{name: int(member) for name, member in AllocatorType.__members__.items()},
     "REALLOCARRAY": int(AllocatorType.REALLOC),
@@ -103,30 +103,30 @@ class Metadata:
     file_format: FileFormat
 
 
-# Deeper stacks are resolved again whenever they are read: a thousand of them have millions of frames.
-_MAX_KEPT = 100
+# Deeper stacks are not cached, because a thousand of them have millions of frames.
+_MAX_CACHED = 100
 
 
 class Trace:
     """The call stack of a record, resolved when it is read."""
 
-    __slots__ = ("_kept", "_resolve", "stack_id")
+    __slots__ = ("_cached", "_resolve", "stack_id")
 
     def __init__(self, stack_id: int, resolve: Callable[[], tuple[list[Frame], str]]) -> None:
         self.stack_id = stack_id
         # Returns the frames, innermost first, and a letter for each: n for native, p for Python.
         self._resolve = resolve
-        # The frames by the letters that were asked for.
-        self._kept: dict[str, list[Frame]] = {}
+        # Requested letters → the frames.
+        self._cached: dict[str, list[Frame]] = {}
 
     def frames(self, wanted: str, max_stacks: int | None) -> list[Frame]:
         """Return the innermost frames whose letter is in `wanted`."""
-        found = self._kept.get(wanted)
+        found = self._cached.get(wanted)
         if found is None:
             frames, kinds = self._resolve()
             found = frames if wanted == "np" else [at for at, kind in zip(frames, kinds, strict=True) if kind in wanted]
-            if len(frames) <= _MAX_KEPT:
-                self._kept[wanted] = found
+            if len(frames) <= _MAX_CACHED:
+                self._cached[wanted] = found
         return found[:max_stacks]
 
 
@@ -135,7 +135,7 @@ class _Traced:
 
     __slots__ = ()
 
-    # Native frames are part of the one stack, so there is no separate number for them.
+    # A stack contains native and Python frames, so native stacks have no separate number.
     native_stack_id = 0
     native_segment_generation = 0
 
@@ -165,9 +165,9 @@ class _Traced:
 
 
 class Source(Protocol):
-    """What the fields of a record refer to."""
+    """The threads and stacks that the fields of a record refer to."""
 
-    # By the number of a thread in fields: its ID and its name.
+    # Number of a thread in fields → its ID and its name.
     threads: dict[int, tuple[int, str]]
 
     def trace(self, stack: Any) -> Trace:
@@ -181,7 +181,7 @@ Fields = tuple[int, int, Any, int, int, int, int, int]
 class AllocationRecord(_Traced):
     """One allocation or free, or the sum of the blocks that one thread allocated at one site.
 
-    A capture has millions of them: a record is the tuple from the capture, and its attributes are computed when read.
+    A capture has millions of records, so a record stores the tuple from the capture, and computes attributes when read.
     """
 
     __slots__ = ("_fields", "_source")

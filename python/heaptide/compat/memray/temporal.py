@@ -16,7 +16,7 @@ Site = tuple[int, int, int]
 
 
 def thinned(items: list[T], limit: int) -> list[T]:
-    """Return at most `limit` items: every second one as often as necessary."""
+    """Return at most `limit` items: repeatedly remove every second one until few enough remain."""
     while len(items) > limit:
         items = items[1::2] or items[-1:]
     return items
@@ -38,7 +38,7 @@ class _Lives:
     def __init__(self, events: EventList, max_snapshots: int, merge_threads: bool) -> None:
         self.blocks: list[_Block] = []
         self.traces: dict[int, Trace] = {}
-        # By ID: its name. With merged threads, a site has the ID of its first thread.
+        # ID of a thread → its name. With merged threads, a site has the ID of its first thread.
         self.threads: dict[int, str] = {}
         self.merged: dict[tuple[int, int], int] = {}
         self.n_events = 0
@@ -84,7 +84,7 @@ class _Lives:
         self.blocks.append(_Block(site, birth, self.n_events, size, count))
 
     def _unmap(self, mapped: dict[int, Any], start: int, length: int) -> Iterator[int]:
-        """Release the parts of mappings in a range; the rest of each stays mapped."""
+        """Release the parts of mappings in a range; the rest of each mapping remains. Yields the released bytes."""
         end = start + length
         for address in [at for at, entry in mapped.items() if at < end and at + entry[2] > start]:
             site, birth, size = mapped.pop(address)
@@ -108,7 +108,7 @@ class _Lives:
 
 
 def lifetimes(events: EventList, max_snapshots: int, merge_threads: bool) -> list[TemporalAllocationRecord]:
-    """Return the sites with the snapshots between which their blocks lived, without blocks that saw no snapshot."""
+    """Return the sites with the snapshots between which their blocks were live, without blocks live at no snapshot."""
     lives = _Lives(events, max_snapshots, merge_threads)
     intervals: dict[Site, dict[Any, Interval]] = {}
     for block in lives.blocks:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from heaptide.compat.memray.reader import FileReader
 
 KEEP_EARLIER = 5
-# More functions than this are not named in a capture: its header is bounded.
+# A capture names at most this many outer functions, because the size of its header is limited.
 MAX_OUTER_FUNCTIONS = 1000
 
 
@@ -68,7 +68,7 @@ class Tracker:
         self._objects: tuple[Any, ...] | None = None
         self._tracks_objects = track_object_lifetimes
         self._options = tracker.RecordingOptions.checked(
-            # The survivors are found by the addresses of all live blocks.
+            # Finding survivors requires the addresses of all live blocks.
             objects=trace_python_allocators or track_object_lifetimes,
             native=native_traces,
             aggregate=is_aggregated and not track_object_lifetimes,
@@ -119,7 +119,7 @@ class Tracker:
         if self._is_used:
             raise RuntimeError("Attempting to use stale output handle: make another Tracker")
         try:
-            # Number 1 is `__enter__`.
+            # Frame 1 is `__enter__`, frame 2 its caller.
             self._begin(_outer_functions(sys._getframe(2)))
         except Exception as error:
             if may_raise():
@@ -127,7 +127,7 @@ class Tracker:
             say(f"{reason(error)}; the program continues without this recording")
         self._is_used = True
         if self._tracks_objects:
-            # An object that reuses a free one of Python's lists would lie in an earlier block: this empties the lists.
+            # Empty the interpreter's free lists: an object from a free list would lie in a block older than the recording.
             gc.collect()
 
     def _begin(self, outer_functions: list[str]) -> None:
@@ -148,7 +148,7 @@ class Tracker:
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._tracks_objects:
-            # Not as below: the tuple of arguments would be a surviving object.
+            # Without `unrecorded`, whose tuple of arguments would be a surviving object.
             self._exit()
         else:
             _native.unrecorded(Tracker._exit, self)
@@ -168,7 +168,7 @@ class Tracker:
 
 
 def _outer_functions(frame: Any) -> list[str]:
-    """Return the functions that called the one that enters the Tracker, outermost first: stacks begin after them."""
+    """Return the callers of the function that enters the Tracker, outermost first. Stacks omit these functions."""
     functions = []
     frame = frame.f_back
     while frame is not None:
@@ -182,16 +182,16 @@ def _outer_functions(frame: Any) -> list[str]:
 def _absolute(path: str) -> str:
     try:
         return os.path.abspath(path)
-    except OSError:  # the current folder was deleted; creating the file reports it
+    except OSError:  # the current folder was deleted; creating the file will fail with a message
         return path
 
 
 def start_thread_trace(*_: object) -> None:
-    """Do nothing: every thread is recorded without a hook for it."""
+    """Do nothing: Heaptide records every thread without this hook."""
 
 
 def greenlet_trace(event: str, args: Any) -> None:
-    """Do nothing: greenlets are recorded without a hook for them."""
+    """Do nothing: Heaptide records greenlets without this hook."""
 
 
 def set_log_level(level: int) -> None:
@@ -199,7 +199,7 @@ def set_log_level(level: int) -> None:
 
 
 def install(force: bool = False) -> None:
-    """Make ``import memray`` mean this package. An installed memray is left alone unless `force` is true."""
+    """Make ``import memray`` return this package. If memray is installed, raise ImportError unless `force` is true."""
     front_end = importlib.import_module("heaptide.compat.memray")
     if not force:
         present = sys.modules.get("memray")

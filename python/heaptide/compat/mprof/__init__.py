@@ -1,7 +1,7 @@
 """mprof on Heaptide's engine: ``HEAPTIDE_COMPAT=mprof`` (or ``memory_profiler``) lets ``python -m mprof`` find it.
 
-Commands, options, printed lines and file names are mprof's. Another process is sampled natively, and charts need no
-matplotlib. Four differences are deliberate, because jobs depend on them:
+Commands, options, printed lines and file names are mprof's. The sampler is native, and charts need no matplotlib. Four
+differences are deliberate, because jobs depend on them:
 
 - The exit code is always the program's, and a program that a signal killed ends this command by the same signal.
 - Interpreter options of this command, such as ``-O`` and ``-u``, also apply to the program.
@@ -178,7 +178,7 @@ def get_profiles(args: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     """Run the command that ``sys.argv`` names."""
-    # argparse takes the number of a file, such as -1, for an option.
+    # argparse would treat the number of a file, such as -1, as an option.
     if sys.argv[1:2] not in (["run"], ["attach"]):
         for at, word in enumerate(sys.argv):
             if re.match("-[0-9]+", word):

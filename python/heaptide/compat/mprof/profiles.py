@@ -127,7 +127,7 @@ def filter_mprofile_mem_usage_by_function(prof: dict[str, Any], func: str | None
 
 
 def function_labels(dotted_function_names: Iterable[str]) -> dict[str, str]:
-    """Return a short name for each function: the last parts of its name that no other function has."""
+    """Return a short name for each function: the shortest end of its dotted name that is unique."""
     names = list(dotted_function_names)
 
     def label(name: str) -> str:

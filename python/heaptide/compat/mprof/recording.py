@@ -1,4 +1,4 @@
-"""``mprof run`` and ``mprof attach``: translated into ``heaptide record``, which samples from outside the program."""
+"""``mprof run`` and ``mprof attach``: translated into ``heaptide record``, which samples out-of-process."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import logging
 import os
 import sys
 
-# The builtin `profile` in the program writes the calls of decorated functions.
 from heaptide.compat.script_search import find_script
+
+# With this variable, the builtin `profile` in the program writes the calls of decorated functions.
 from heaptide.lines.builtin import VARIABLE as _BUILTIN_PROFILE
 
 _BACKENDS = ["psutil", "psutil_pss", "psutil_uss", "posix", "tracemalloc"]
@@ -57,7 +58,7 @@ def run_action() -> None:
 
 
 def _make_folder(folder: str) -> None:
-    """Create the folder of the samples: one that COMPSs names for all nodes may be missing on this one."""
+    """Create the folder for the samples. COMPSs uses one path for all nodes, and this node may lack the folder."""
     try:
         os.makedirs(folder or os.curdir, exist_ok=True)
     except OSError:

@@ -1,1 +1,1 @@
-"""The package of PyCOMPSs, for programs in whose environment it is not installed."""
+"""The package of PyCOMPSs, for environments in which it is not installed."""

@@ -2,7 +2,7 @@
 
 The wheel declares two entry points of Airflow. `airflow.policy` loads :mod:`policy` while Airflow starts, before any
 component runs; `airflow.plugins` loads :mod:`plugin`, with listeners for tasks and pages for the UI. Both do nothing,
-and leave the native module unloaded, until a key of the section ``[profiling]`` selects something.
+and do not load the native module, unless a key of the section ``[profiling]`` selects a component or a task.
 
 profiling             the keys of ``[profiling]`` and what they select
 components            runs components, recorded or not

@@ -1,6 +1,6 @@
 """guppy's sets: of small numbers (bit sets), and of objects by identity (node sets).
 
-Immutable ones can be keys of dicts. All are Python sets underneath, with guppy's names and operators.
+Immutable sets can be keys of dicts. All use Python's own sets or dicts, and have guppy's names and operators.
 """
 
 from __future__ import annotations

@@ -33,21 +33,21 @@ class BitSet:
             self._is_complement = is_complement
             self._bits = set(bits)
 
-    def _made(self, bits: set[int], is_complement: bool) -> Any:
+    def _new(self, bits: set[int], is_complement: bool) -> Any:
         return type(self)(bits, is_complement)
 
     def __and__(self, other: BitSet | int) -> Any:
         other = _as_set(other)
         if self._is_complement and other._is_complement:
-            return self._made(self._bits | other._bits, True)
+            return self._new(self._bits | other._bits, True)
         if self._is_complement:
-            return self._made(other._bits - self._bits, False)
+            return self._new(other._bits - self._bits, False)
         if other._is_complement:
-            return self._made(self._bits - other._bits, False)
-        return self._made(self._bits & other._bits, False)
+            return self._new(self._bits - other._bits, False)
+        return self._new(self._bits & other._bits, False)
 
     def __invert__(self) -> Any:
-        return self._made(self._bits, not self._is_complement)
+        return self._new(self._bits, not self._is_complement)
 
     def __or__(self, other: BitSet | int) -> Any:
         return ~(~self & ~_as_set(other))
@@ -143,42 +143,42 @@ class MutBitSet(BitSet):
         self.add(bit)
 
     def pop(self, index: int = -1) -> int:
-        """Remove and return the largest number, or with 0 the smallest."""
+        """Remove and return the largest number, or the smallest if `index` is 0."""
         bit = (min if index == 0 else max)(self._bits)
         self._bits.remove(bit)
         return bit
 
     def tas(self, bit: int) -> bool:
         """Add a number, and return whether it was in the set."""
-        was_there = bit in self
+        was_member = bit in self
         self.add(bit)
-        return was_there
+        return was_member
 
     def tac(self, bit: int) -> bool:
         """Remove a number, and return whether it was in the set."""
-        was_there = bit in self
+        was_member = bit in self
         self.discard(bit)
-        return was_there
+        return was_member
 
     def clear(self) -> None:
         """Remove all numbers."""
         self._bits, self._is_complement = set(), False
 
-    def _replaced(self, other: BitSet) -> MutBitSet:
+    def _replace(self, other: BitSet) -> MutBitSet:
         self._bits, self._is_complement = set(other._bits), other._is_complement
         return self
 
     def __ior__(self, other: BitSet | int) -> MutBitSet:
-        return self._replaced(self | other)
+        return self._replace(self | other)
 
     def __iand__(self, other: BitSet | int) -> MutBitSet:
-        return self._replaced(self & other)
+        return self._replace(self & other)
 
     def __isub__(self, other: BitSet | int) -> MutBitSet:
-        return self._replaced(self - other)
+        return self._replace(self - other)
 
     def __ixor__(self, other: BitSet | int) -> MutBitSet:
-        return self._replaced(self ^ other)
+        return self._replace(self ^ other)
 
 
 immbitset = ImmBitSet

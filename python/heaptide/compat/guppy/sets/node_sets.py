@@ -15,23 +15,23 @@ class NodeSet:
         self._by_id = {id(each): each for each in iterable}
         self._hiding_tag_ = hiding_tag
 
-    def _made(self, ids: Iterable[int], *sources: NodeSet) -> Any:
+    def _new(self, ids: Iterable[int], *sources: NodeSet) -> Any:
         known = {number: each for source in sources for number, each in source._by_id.items()}
         return type(self)([known[number] for number in ids], self._hiding_tag_)
 
     def __and__(self, other: Iterable[Any]) -> Any:
-        return self._made(self._by_id.keys() & _nodes(other)._by_id.keys(), self)
+        return self._new(self._by_id.keys() & _nodes(other)._by_id.keys(), self)
 
     def __or__(self, other: Iterable[Any]) -> Any:
         second = _nodes(other)
-        return self._made(self._by_id.keys() | second._by_id.keys(), self, second)
+        return self._new(self._by_id.keys() | second._by_id.keys(), self, second)
 
     def __sub__(self, other: Iterable[Any]) -> Any:
-        return self._made(self._by_id.keys() - _nodes(other)._by_id.keys(), self)
+        return self._new(self._by_id.keys() - _nodes(other)._by_id.keys(), self)
 
     def __xor__(self, other: Iterable[Any]) -> Any:
         second = _nodes(other)
-        return self._made(self._by_id.keys() ^ second._by_id.keys(), self, second)
+        return self._new(self._by_id.keys() ^ second._by_id.keys(), self, second)
 
     def __contains__(self, each: object) -> bool:
         return id(each) in self._by_id
@@ -116,15 +116,15 @@ class MutNodeSet(NodeSet):
 
     def tas(self, each: Any) -> bool:
         """Add an object, and return whether it was in the set."""
-        was_there = each in self
+        was_member = each in self
         self.add(each)
-        return was_there
+        return was_member
 
     def tac(self, each: Any) -> bool:
         """Remove an object, and return whether it was in the set."""
-        was_there = each in self
+        was_member = each in self
         self.discard(each)
-        return was_there
+        return was_member
 
     def __ior__(self, other: Iterable[Any]) -> MutNodeSet:
         self._by_id.update(_nodes(other)._by_id)

@@ -11,7 +11,7 @@ import sys
 from heaptide.__main__ import main as heaptide
 from heaptide.compat.memray.errors import MemrayCommandError
 
-# The first words of the line that ``heaptide attach`` prints once it records.
+# The beginning of the line that ``heaptide attach`` prints when the recording has started.
 STARTED = "heaptide: recording process"
 
 
@@ -35,7 +35,7 @@ def attach(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def _attach_for(seconds: int, words: list[str]) -> int:
-    """Attach for a time. As memray does, return as soon as the recording has begun; another process ends it."""
+    """Record for some seconds. Like memray, return when the recording has started; another process stops it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "heaptide", *words, "--duration", str(seconds)],
         stdin=subprocess.DEVNULL,
@@ -48,7 +48,7 @@ def _attach_for(seconds: int, words: list[str]) -> int:
     messages = []
     for line in process.stderr:
         if line.startswith(STARTED):
-            process.returncode = 0  # it continues alone
+            process.returncode = 0  # the process continues without this one
             return 0
         messages.append(line)
     process.wait()

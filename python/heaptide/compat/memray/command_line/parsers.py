@@ -7,7 +7,7 @@ import argparse
 from heaptide.compat.memray.version import __version__
 
 EPILOG = "This is Heaptide under memray's name: heaptide --help lists its own commands."
-# By format: the ending of the file.
+# Format → the ending of the file.
 FORMATS = {"gprof2dot": ".json", "csv": ".csv", "speedscope": ".speedscope.json"}
 METHODS = ["auto", "sys.remote_exec", "gdb", "lldb"]
 

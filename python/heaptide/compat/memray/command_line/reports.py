@@ -1,4 +1,4 @@
-"""memray's report commands: its file names and messages around Heaptide's reports."""
+"""memray's report commands: Heaptide's reports with memray's file names and messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def transform(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
         raise MemrayCommandError(f"Format not supported: {options.format}", exit_code=1)
     code = _write(options, name, suffix, ["transform", name])
     if name == "gprof2dot":
-        output = options.output or _beside(Path(options.results), name, suffix)
+        output = options.output or _default_output(Path(options.results), name, suffix)
         print("\nTo generate a graph from the transform file, run for example:")
         print(f"gprof2dot -f json {output} | dot -Tpng -o output.png")
     return code
@@ -88,7 +88,7 @@ def parse(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 def _write(options: argparse.Namespace, name: str, suffix: str, words: list[str]) -> int:
     """Write a report into a file with memray's default name."""
     results = _existing(options.results)
-    output = options.output or os.fspath(_beside(results, name, suffix))
+    output = options.output or os.fspath(_default_output(results, name, suffix))
     words += [*_new_file(output, options.force), *_measure(options)]
     return _report([*words, "--", options.results], _unreadable(options))
 
@@ -100,8 +100,8 @@ def _existing(results: str) -> Path:
     return path
 
 
-def _beside(results: Path, name: str, suffix: str) -> Path:
-    # memray replaces the last suffix, so that captures of two forked children get the same name.
+def _default_output(results: Path, name: str, suffix: str) -> Path:
+    # Like memray, replace the last suffix, although reports of two forked children then have the same name.
     stem = results.with_suffix(suffix).name.removeprefix("memray-")
     return results.parent / f"memray-{name}-{stem}"
 
@@ -126,10 +126,10 @@ def _unreadable(options: argparse.Namespace) -> str:
 
 
 def _report(words: list[str], failure: str) -> int:
-    """Run a report of Heaptide. Its message becomes the reason of memray's."""
+    """Run a report of Heaptide. If it fails, raise memray's error with Heaptide's message as the reason."""
     with contextlib.ExitStack() as captured:
         messages = captured.enter_context(_captured(2))
-        # A notebook, or a caller that collects the output of `main`, replaced it.
+        # A notebook, or a caller that collects the output of `main`, has replaced `sys.stdout`.
         output = captured.enter_context(_captured(1)) if sys.stdout is not sys.__stdout__ else []
         code = _code(_native.main(words))
     sys.stdout.write("".join(output))
@@ -144,7 +144,7 @@ def _report(words: list[str], failure: str) -> int:
 
 @contextlib.contextmanager
 def _captured(descriptor: int) -> Iterator[list[str]]:
-    """Collect what is written to a descriptor; the list has one text after the block."""
+    """Collect the output to a descriptor. After the block, the list contains it as one text."""
     texts: list[str] = []
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:

@@ -1,4 +1,4 @@
-"""``memray run``: memray's checks, file names and messages around ``heaptide run``."""
+"""``memray run``: ``heaptide run`` with memray's checks, file names and messages."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _print_next_steps(output: str) -> None:
             f"{sys.executable} -m memray flamegraph {output}",
             flush=True,
         )
-    except BrokenPipeError:  # the program's exit code counts, even if nobody reads its output
+    except BrokenPipeError:  # keep the program's exit code, even if nothing reads the output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -1,1 +1,1 @@
-"""The package of PyCOMPSs' functions, for programs in whose environment it is not installed."""
+"""The package of PyCOMPSs' functions, for environments in which it is not installed."""
