@@ -20,7 +20,7 @@ OUTCOMES = ("ok", "failed", "skipped", "deferred", "retried", "killed", "running
 class Job(_native.JobBase):
     """One unit of work: a task, a request, a step of a pipeline.
 
-    name             the kind of work, such as the name of a task; reports group by it
+    name             the type of work, such as the name of a task; reports group by it
     key              distinguishes jobs of the same name, such as a date or an order number
     labels           more facts, as text
     number           unique in this process, from 1; 0 before the job begins

@@ -82,7 +82,7 @@ class RecordFile:
         return (stat.st_dev, stat.st_ino) == self._inode
 
     def _is_usable(self) -> bool:
-        """Return whether lines can be appended: daemons close all descriptors, and a file may be deleted or too large."""
+        """Return whether the file can be used. Daemons close all descriptors; a file may be deleted or too large."""
         if self._descriptor < 0:
             return False
         try:
@@ -145,7 +145,7 @@ class RecordFile:
                         yield stat.st_mtime, stat.st_size, entry.name
 
     def _is_in_use(self, name: str) -> bool:
-        """Return whether a live process of this host may write to the file. Its ID may belong to another process now."""
+        """Return whether a live process of this host may write to the file, or another process with the same ID."""
         of_host = f"{PREFIX}{self._host}-"
         pid = name[len(of_host) :].partition("-")[0] if name.startswith(of_host) else ""
         if not pid.isdecimal():

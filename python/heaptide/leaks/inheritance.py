@@ -84,7 +84,7 @@ class Inheritance:
         return (pools is None or executor is not None) and (greenlets is None or greenlet is not None)
 
     def end(self) -> None:
-        """Restore the functions, except those that the program has replaced meanwhile; Heaptide's part then does nothing."""
+        """Restore the functions. Those that the program has replaced meanwhile remain, without effect for jobs."""
         while self._undo:
             self._undo.popitem()[1]()
 

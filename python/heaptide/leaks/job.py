@@ -196,7 +196,7 @@ class Job:
         return self.rest.sites
 
     def settle(self) -> Job:
-        """Measure the job again. The engine may have kept frames of the job at its end, and may have freed them by now."""
+        """Measure the job again, for engines that keep frames of the job alive at its end and free them later."""
         if self._is_running:
             raise RuntimeError(f"job {self.name} is still running; settle it when it has ended")
         if self._tracer is None:

@@ -59,7 +59,7 @@ def test_task_of_a_host_that_shares_nothing_shows_the_numbers_of_its_log(stack: 
 def test_tab_names_the_location_of_an_unreadable_capture_of_a_killed_task(stack: Stack) -> None:
     assert stack.records(*RUN, "far_killed") == []
     page = page_of(stack, "far_killed")
-    assert "No record of this task instance is in reach" in page and "heaptide/tasks/celery_cases" in page
+    assert "No record of this task instance can be read" in page and "heaptide/tasks/celery_cases" in page
     assert list((far_folder(stack.home) / "heaptide/tasks/celery_cases/far_killed").glob("*.tide"))
 
 

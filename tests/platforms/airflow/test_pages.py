@@ -40,7 +40,7 @@ def test_many_workers_of_a_component_take_one_row() -> None:
     }
     page = component_page.page(found)
     assert page.count("<tr>") == 2 + 2 + 1 + 1, "two headings, and two rows in each table"
-    assert "32 \u00d7 LocalExecutor worker" in page and "31 recording, 1 standing by" in page
+    assert "32 \u00d7 LocalExecutor worker" in page and "31 recording, 1 on standby" in page
     assert "32 workers" in page and "32.0 kB" in page and "name=scheduler_memory.bin.33" in page
 
 

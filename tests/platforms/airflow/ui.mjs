@@ -119,7 +119,7 @@ const row = () => frame.locator('tr', { hasText: 'triggerer' }).first();
 await row().getByRole('button', { name: 'Snapshot' }).click();
 await frame.locator('td', { hasText: 'snapshots/triggerer_memory' }).first().waitFor();
 await row().getByRole('button', { name: 'Stop' }).click();
-await until(async () => (await row().innerText()).includes('standing by'));
+await until(async () => (await row().innerText()).includes('on standby'));
 await row().getByRole('button', { name: 'Start' }).click();
 await until(async () => (await row().innerText()).includes('recording'));
 assert.match(await frame.locator('table').nth(1).innerText(), /memory_cases\.py\s+[78]\.\d\d MB/);

@@ -127,7 +127,7 @@ class Tracker:
             say(f"{reason(error)}; the program continues without this recording")
         self._is_used = True
         if self._tracks_objects:
-            # Empty the interpreter's free lists: an object from a free list would lie in a block older than the recording.
+            # Empty the interpreter's free lists, because an object from a free list would lie in an older block.
             gc.collect()
 
     def _begin(self, outer_functions: list[str]) -> None:

@@ -1,7 +1,7 @@
-"""Captures of task instances: their names, how many are kept, and their upload.
+"""Captures of task instances: their names, their retention, and their upload.
 
 The capture of a task instance is ``heaptide/tasks/<dag>/<task>/<run>[.map<index>].try<number>.tide``. A task that is
-deferred or rescheduled runs in several processes under one try; the later ones have ``-2``, ``-3`` before the ending.
+deferred or rescheduled runs in several processes in one try; later captures have ``-2``, ``-3`` before the ending.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from heaptide.platforms.airflow.profiling import Profiling
 from heaptide.recording import capture_files, tracker
 
 ENDING = ".tide"
-# The size of all captures together is checked at most once in this time.
+# The age and the total size of captures are checked at most once in this time.
 SWEEP_SECONDS = 60
 _MAPPED = re.compile(rf"(\.map\d+)\.try\d+(?:-\d+)?{re.escape(ENDING)}")
 
@@ -28,7 +28,7 @@ def folder_of(dag_id: str, folder: str) -> str:
 
 
 def writable_folder(chosen: Profiling) -> str:
-    """Return the folder for results, or one in the temporary folder for a task of a user who may not write there."""
+    """Return the folder for results, or a temporary one if the user of the task cannot write to that folder."""
     try:
         results.make_folder(chosen.folder)
         if os.access(chosen.folder, os.W_OK | os.X_OK):
@@ -53,17 +53,17 @@ def name_for(key: dict[str, Any], folder: str) -> str:
 
 
 def drop_inherited() -> None:
-    """End a recording that this forked process inherited, and remove its file: the process gets a new one."""
+    """Stop a recording that this forked process inherited, and remove its file. The process gets a new recording."""
     ended = tracker.stop() if tracker.active() else None
     if ended is not None:
         _remove(ended[0])
 
 
 def retain(capture: str, chosen: Profiling, folder: str) -> None:
-    """Remove the oldest captures of this task and map index; from time to time, apply age and size to all tasks."""
+    """Remove the oldest captures of this task and map index; periodically apply the limits of age and size to all."""
     families: dict[str, list[str]] = {}
     for path in _by_age(os.path.dirname(capture), _map_index(capture)):
-        # Interpreters that a task started have captures whose names continue that of the task.
+        # Captures of interpreters that a task started have the name of the task's capture and a suffix.
         families.setdefault(path.partition(ENDING)[0], []).append(path)
     for family in list(families.values())[max(chosen.keep, 1) :]:
         for old in family:
@@ -72,7 +72,7 @@ def retain(capture: str, chosen: Profiling, folder: str) -> None:
 
 
 def sweep(chosen: Profiling, results_folder: str) -> None:
-    """Apply age and size to everything that tasks and parses left in a folder, at most once in `SWEEP_SECONDS`."""
+    """Apply the limits of age and size to the files of tasks and parses, at most once in `SWEEP_SECONDS`."""
     stamp = os.path.join(results_folder, ".swept")
     try:
         if time.time() - os.stat(stamp).st_mtime < SWEEP_SECONDS:
@@ -147,5 +147,5 @@ def upload(capture: str) -> str:
     with open(capture, "rb") as source, target.open("wb") as copy:
         while piece := source.read(1 << 20):
             copy.write(piece)
-    # The text of `target` would have the connection in it, which other programs do not understand.
+    # The text of `target` contains the connection, which other programs do not understand.
     return f"{base}/{relative}"

@@ -1,13 +1,13 @@
-"""Records the processes that a component forks, each under a name that says what it is.
+"""Records the processes that a component forks, each with a descriptive capture name.
 
-A DAG processor forks a process for each parse of each DAG file. Its capture is ``heaptide/parses/<bundle>/<DAG
-file>.bin``: the next parse of the same file replaces it, so 500 files take the space of 500 captures, however often
-they are parsed. The workers of LocalExecutor join the session of their scheduler: ``scheduler_memory.bin.<pid>``; they
-can be started and stopped with it, also if it was not being recorded when it forked them. The triggerer's child and the
-workers of an API server are followed by the native module and by the session variable.
+A DAG processor forks a process for each parse of each DAG file. The capture of a parse is
+``heaptide/parses/<bundle>/<DAG file>.bin``; the next parse of the same file replaces it, so there is one capture per
+file. Workers of LocalExecutor join the session of their scheduler: ``scheduler_memory.bin.<pid>``. Their recordings
+start and stop with the scheduler's, even if the scheduler was not being recorded when it forked them. The native module
+and the session variable follow the triggerer's child and the workers of an API server.
 
-Airflow has no hook for these moments, so the functions that it runs in the child are replaced; if one of them has
-another name in a future version, its processes are not recorded and one line in the log says so.
+Airflow has no hook at the start of these processes, so Heaptide replaces the functions that Airflow runs in them. If a
+future version renames one of these functions, its processes are not recorded, and one line in the log says so.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def _parse(chosen: Profiling, original: Callable[..., Any], msg: Any, *args: Any
         if job is not None:
             try:
                 tracker.stop()
-                # Until now an earlier capture of the same file could be read.
+                # Replace the capture of the previous parse only now that the new one is complete.
                 os.replace(job.record["capture"] + PART, job.record["capture"])
                 results.end(job, "ok")
                 captures.sweep(chosen, chosen.folder)
             except Exception as error:
-                log.warning("the recording of a parse did not end as it should: %s", reason(error))
+                log.warning("the recording of a parse did not stop cleanly: %s", reason(error))
 
 
 def _begin_parse(msg: Any, chosen: Profiling, session: Session) -> results.Job:
@@ -107,7 +107,7 @@ def _work(chosen: Profiling, original: Callable[..., Any], *args: Any, **kwargs:
         try:
             tracker.stop()
         except Exception as error:
-            log.warning("the recording of a worker did not end as it should: %s", reason(error))
+            log.warning("the recording of a worker did not stop cleanly: %s", reason(error))
 
 
 def _session_of_parent() -> Session | None:

@@ -1,10 +1,10 @@
 """The recording of a component: its capture, its entry in the list of processes, and its control file.
 
-The capture is ``<component>_memory.bin`` in the home folder. The process that uses this name holds a lock; another
+The capture is ``<component>_memory.bin`` in the home folder. The process that uses this name holds a lock. Another
 process of the same component, such as a second scheduler that shares the folder, adds its host and process ID to the
-name. The control file, ``heaptide/control/<component>``, contains `on` or `off`; pages of the UI write it, and each
-process of the component obeys it within half a second, on every host that shares the folder. That includes workers
-that the component spawned or forked: each of them watches the file itself.
+name. The control file, ``heaptide/control/<component>``, contains `on` or `off`, which pages of the UI write. Each
+process of the component checks the file twice a second and starts or stops its recording, on every host that shares the
+folder. Workers that the component spawned or forked also check it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from heaptide.platforms.airflow import results
 from heaptide.platforms.airflow.profiling import Profiling
 from heaptide.recording import capture_files, from_settings, tracker
 
-# Component → role of the processes that it forks. They have no name, so the native module follows all
-# forks of these components.
+# Component → role of the processes that it forks. The native module follows all forks of these components, because
+# their children have no name.
 FOLLOWS_ALL_FORKS = {"api": "worker", "triggerer": "child"}
 
-# A process repeats its entry in the list of processes after this time: other hosts cannot check whether it runs.
+# A process renews its entry in the list of processes after this time, because other hosts cannot check whether it runs.
 NOTE_SECONDS = 60
 
 # A worker of a component waits at most this long for the component's own process to start its recording.
@@ -39,7 +39,7 @@ _noted = 0.0
 
 
 def begin(name: str, chosen: Profiling) -> str:
-    """Start to record; return the capture's path, or nothing if the process is recorded already."""
+    """Start a recording. Returns the capture's path, or an empty string if the component is being recorded already."""
     running = from_settings.current()
     if running is not None and running.component == name:
         return ""
@@ -67,7 +67,7 @@ def begin(name: str, chosen: Profiling) -> str:
 
 
 def end(name: str) -> str:
-    """Stop the recording of this component; return the path of its capture. One that others started continues."""
+    """Stop the recording of this component, and return its capture's path. Recordings with another origin continue."""
     running = from_settings.current()
     if running is None or running.component != name:
         return ""
@@ -95,7 +95,7 @@ def _take_name(name: str, chosen: Profiling) -> bool:
 
 
 def note_process(component: str, role: str, chosen: Profiling) -> None:
-    """List this process for the page of components. Its entry is removed by readers once the process is gone."""
+    """Add this process to the list for the page of components. Readers remove the entry after the process has ended."""
     global _noted
     _noted = time.monotonic()
     entry = {
@@ -130,7 +130,7 @@ def ask(component: str, chosen: Profiling, word: str) -> None:
 def obey_control_file(
     component: str, role: str, chosen: Profiling, start: Callable[[str], object], stop: Callable[[str], object]
 ) -> None:
-    """Start and stop the recording of this process as the control file says, from now on."""
+    """From now on, start and stop the recording of this process as the control file says."""
     global _seen
     path = control_file(component, chosen.folder)
     _seen = _content(path)
@@ -156,7 +156,7 @@ def obey_control_file(
 def _has_main_started(component: str, chosen: Profiling) -> bool:
     """Return whether the component's own process has started its recording.
 
-    When it starts, it moves earlier captures aside. A capture that a worker created before would be moved with them.
+    It renames earlier captures when it starts. A worker must wait, or its new capture would also be renamed.
     """
     try:
         asked = os.stat(control_file(component, chosen.folder)).st_mtime
@@ -173,7 +173,7 @@ def _main_capture(component: str, chosen: Profiling) -> str:
 
 @contained
 def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
-    """Let a forked child obey from its first check on. Nothing is done before: the fork may happen in any state."""
+    """Make a forked child obey the control file from its first check on. Right after a fork, locks may be held."""
     is_first = True
 
     def check() -> None:
@@ -186,7 +186,7 @@ def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
 
 
 def obey_as_child(component: str, role: str, chosen: Profiling) -> None:
-    """Let a worker of a component obey the component's control file, with captures named after the component's."""
+    """Make a worker of a component obey the component's control file. Its capture is named after the component's."""
 
     def start(_: str) -> None:
         if not tracker.active():

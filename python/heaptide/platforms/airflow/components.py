@@ -1,9 +1,9 @@
 """Records Airflow's components: scheduler, DAG processor, API server, triggerer and workers.
 
-Airflow decorates the function that runs a component with `enable_memray_trace`. :func:`install` puts a decorator in
-its place that records with Heaptide where the configuration says so, and otherwise does what Airflow's does. At that
-moment the process has become a daemon and will not fork again to detach. Workers have no such decorator; for them
-Heaptide uses the callback that Airflow runs in the daemon.
+Airflow decorates the function that runs a component with `enable_memray_trace`. :func:`install` replaces this
+decorator. The replacement records with Heaptide if the configuration selects the component, and otherwise calls
+Airflow's decorator. When the function runs, the process has already become a daemon and will not fork again to detach.
+Workers have no such decorator; for them Heaptide uses the callback that Airflow runs in the daemon.
 
 Whatever fails, the component runs, and one line in its log says what failed.
 """
@@ -22,12 +22,12 @@ from heaptide.platforms.airflow import profiling
 
 log = logging.getLogger("heaptide.airflow")
 
-# The component that this process runs, and whether it watches its control file.
+# The component that this process runs under Heaptide's control; empty if there is none.
 _component = ""
 
 
 def install() -> None:
-    """Let components that start in this process be recorded."""
+    """Replace Airflow's decorator, so that components that start in this process can be recorded."""
     try:
         from airflow.cli.commands import daemon_utils
         from airflow.utils import memray_utils
@@ -73,20 +73,20 @@ def run_component(
     """Run a component: recorded by Heaptide, by memray (`traced`), or not at all."""
     global _component
     chosen = profiling.current()
-    is_ours = False
+    is_controlled = False
     try:
         chosen.report_problems()
         if profiling.has_memray() and name in chosen.memray_components:
             log.info("memray records %s: it is installed, and [profiling] memray_trace_components names it", name)
         elif chosen.is_controlled(name):
-            is_ours = True
+            is_controlled = True
             _component = name
             if name in chosen.memray_components:
                 _warn_about_unknown_names()
             _prepare(name, chosen)
     except Exception as error:
         log.warning("%s runs without being recorded: %s", name, reason(error))
-    if not is_ours:
+    if not is_controlled:
         return traced(*args, **kwargs)
     try:
         return function(*args, **kwargs)
@@ -95,7 +95,7 @@ def run_component(
 
 
 def start(name: str) -> bool:
-    """Start to record this process as the component, unless it is recorded already; return whether that worked."""
+    """Start recording this process as the component, unless it is recorded already. Returns False if that fails."""
     try:
         from heaptide.platforms.airflow import component_recording
 
@@ -117,11 +117,11 @@ def stop(name: str) -> None:
             if path:
                 log.info("Heaptide recorded %s into %s; inspect it with: heaptide flamegraph %s", name, path, path)
         except Exception as error:
-            log.warning("the recording of %s did not end as it should: %s", name, reason(error))
+            log.warning("the recording of %s did not stop cleanly: %s", name, reason(error))
 
 
 def join_as_api_worker() -> None:
-    """Let an API server's worker obey the control file of the component; Airflow loads plugins in each worker."""
+    """Make a worker of the API server obey the component's control file. Airflow loads plugins in each worker."""
     chosen = profiling.current()
     is_worker = "multiprocessing" in sys.modules and _is_spawned()
     if not is_worker or _component or not chosen.is_controlled("api"):
@@ -145,7 +145,7 @@ def _prepare(name: str, chosen: profiling.Profiling) -> None:
         component_recording.obey_control_file(name, "main", chosen, start, stop)
         children.follow(name, chosen)
     except Exception:
-        # The log has one line about the failure already, and the reason is likely the same.
+        # `start` has already logged a failure, probably with the same reason.
         if not has_failed:
             raise
 

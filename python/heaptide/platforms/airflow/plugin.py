@@ -1,7 +1,7 @@
 """The plugin that Airflow loads through the entry point `airflow.plugins`: listeners for tasks, and pages for the UI.
 
-Without a key in ``[profiling]`` that selects something it has no parts, so Airflow shows and calls nothing. The web
-application is built at the first request: schedulers and tasks also load this module.
+Without a key in ``[profiling]`` that selects a component or a task, it has no listeners and no pages. The first request
+creates the web application, because schedulers and tasks also load this module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The keys of Airflow's section ``[profiling]``: what they select, and how it is recorded.
+"""The keys of Airflow's section ``[profiling]``, which select components and tasks, and set recording options.
 
 Airflow itself reads the values, so ``airflow.cfg``, ``AIRFLOW__PROFILING__…`` and its other sources all work. An
 invalid value is reported in one line and its default is used. This module does not load the native module.
@@ -47,7 +47,7 @@ class Profiling:
         self.heaptide_components = self._names("heaptide_trace_components") + self._names_in_environment()
         self.standby_components = self._names("heaptide_standby_components")
         self.task_patterns = [word for word in setting_values.words(_text("heaptide_trace_tasks")) if word]
-        # Empty: components are recorded exactly, as memray does; tasks are sampled.
+        # Empty means exact mode for components, like memray, and sampled mode for tasks.
         self.mode = self._choice("heaptide_mode", _mode, "")
         self.keep = self._choice("heaptide_keep", setting_values.count, 5)
         self.keep_days = self._choice("heaptide_keep_days", setting_values.count, 30)
@@ -65,9 +65,9 @@ class Profiling:
 
     @property
     def selects_something(self) -> bool:
-        """Whether any key makes Heaptide act. Keys for memray do not if memray itself obeys them."""
-        ours = [] if has_memray() else self.memray_components
-        return bool(ours or self.heaptide_components or self.standby_components or self.task_patterns)
+        """Whether any key selects a component or a task. memray's keys do not count if memray itself is installed."""
+        memray_selection = [] if has_memray() else self.memray_components
+        return bool(memray_selection or self.heaptide_components or self.standby_components or self.task_patterns)
 
     def is_selected(self, component: str) -> bool:
         """Return whether Heaptide records a component from its start."""
@@ -99,12 +99,12 @@ class Profiling:
         }
 
     def report_problems(self) -> None:
-        """Log each invalid value once; components and tasks call this when they start, other commands do not."""
+        """Log each invalid value once. Only components and tasks call this, when they start."""
         while self._problems:
             log.warning("%s", self._problems.pop(0))
 
     def _names(self, key: str) -> list[str]:
-        """Return the known components of a list. Airflow itself warns about unknown ones under memray's key."""
+        """Return the known components of a list. Airflow itself warns about unknown names in memray's key."""
         names = setting_values.words(_text(key))
         if not key.startswith("memray"):
             for name in dict.fromkeys(names):
@@ -114,7 +114,7 @@ class Profiling:
         return [name for name in names if name in COMPONENTS]
 
     def _check_keys(self) -> None:
-        """Note keys that begin like Heaptide's but are unknown."""
+        """Collect unknown keys that begin with `heaptide`."""
         from airflow.configuration import conf
 
         for key in conf.getsection(SECTION) or {}:
@@ -122,7 +122,7 @@ class Profiling:
                 self._problems.append(f"[profiling] has no key {key}: use {', '.join(KEYS)}")
 
     def _names_in_environment(self) -> list[str]:
-        """Return the components that Heaptide's own variable names; it may also name parts of other services."""
+        """Return the components of Airflow in Heaptide's own variable, which may also name parts of other services."""
         return [name for name in setting_values.words(os.environ.get(VARIABLE, "")) if name in COMPONENTS]
 
     def _choice(self, key: str, parse: Any, default: Any) -> Any:
@@ -138,7 +138,7 @@ class Profiling:
 
 @cache
 def dag_folders() -> list[str]:
-    """Return the folders of DAG files, whose code is the user's own."""
+    """Return the folders of DAG files, which contain user code."""
     import json
 
     from airflow.configuration import conf
@@ -157,7 +157,7 @@ def dag_folders() -> list[str]:
 
 @cache
 def has_memray() -> bool:
-    """Return whether the real memray can be imported; Airflow then gives it the keys with its name."""
+    """Return whether the real memray can be imported. If so, Airflow applies the keys `memray_…` to it."""
     try:
         return importlib.util.find_spec("memray") is not None
     except (ImportError, ValueError):
@@ -166,7 +166,7 @@ def has_memray() -> bool:
 
 @cache
 def current() -> Profiling:
-    """Return the values for this process. Airflow also reads its configuration once."""
+    """Return the values for this process. They are read once, like Airflow's own configuration."""
     return Profiling()
 
 

@@ -1,8 +1,8 @@
-"""Results of task instances and parses, one JSON line when a job begins and one when it ends.
+"""Results of task instances and parses: one JSON line when a job begins and one when it ends.
 
-The only module that writes and reads the format of job records: keys and meanings are those of `heaptide jobs`. Each
-process has its own file, ``jobs-HOST-PID-START.jsonl``, that only its user can read. A job without a second line
-whose process is gone was killed; :func:`read` says so. Numbers come from the capture, by a command in another process.
+This is the only module of the platform that writes and reads job records; the keys are those of `heaptide jobs`. Each
+process has its own file, ``jobs-HOST-PID-START.jsonl``, that only its user can read. If a job has no second line and
+its process has ended, :func:`read` reports it as killed. Another process computes the numbers from the capture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heaptide.recording import capture_files, runs
 
 N_SITES = 10
 RUNNING, KILLED = "running", "killed"
-# The ending of a file about a job that has begun and whose result will replace an earlier one.
+# The ending of a file about a running job whose result will replace an earlier one.
 BEGUN = ".begun.jsonl"
 
 
@@ -35,7 +35,7 @@ class Job:
 def begin(
     name: str, key: str, labels: dict[str, str], capture: str | None, folder: str, *, keep_latest: bool = False
 ) -> Job:
-    """Write that a job begins. With `keep_latest`, later jobs with the same key replace the result."""
+    """Write the first line of a job. With `keep_latest`, later jobs with the same key replace the result."""
     make_folder(folder)
     who = identity()
     now = time.time()
@@ -79,7 +79,7 @@ def begin(
 
 
 def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict[str, Any]:
-    """Write that a job ended; return the record. It has the numbers of its capture, unless later jobs replace it."""
+    """Write the last line of a job and return the record. Without `keep_latest` it has the numbers of the capture."""
     record = job.record
     now = time.time()
     record.update(
@@ -92,7 +92,7 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
         labels={**record["labels"], **labels},
     )
     if job.keep_latest:
-        # Readers compute the numbers when they need them: parses are too frequent.
+        # Parses are frequent, so readers compute the numbers when they need them.
         private_files.write(job.file, json.dumps(record) + "\n")
         os.unlink(job.file + BEGUN)
         return record
@@ -106,7 +106,7 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
 
 
 def withdraw(job: Job) -> None:
-    """Remove the record of a job that another process does, and its capture."""
+    """Remove the record and the capture of a job, because another process runs the job."""
     os.unlink(job.file)
     os.unlink(job.record["capture"])
 
@@ -133,7 +133,7 @@ def summary(capture: str | None) -> dict[str, Any]:
 
 
 def _sites(model: dict[str, Any], process: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the functions that hold most at the peak: their bytes there, and bytes and blocks at the end."""
+    """Return the functions with the most bytes at the peak: these bytes, and bytes and blocks at the end."""
     found: dict[int, dict[str, Any]] = {}
     for site in process["sites"]:
         frame = None if site["stack"] is None else model["stacks"][site["stack"]]["frame"]
@@ -148,7 +148,7 @@ def _sites(model: dict[str, Any], process: dict[str, Any]) -> list[dict[str, Any
 
 
 def read(folder: str) -> list[dict[str, Any]]:
-    """Return the latest record of each job in a folder, in the order of their beginning. Damaged lines are left out."""
+    """Return the latest record of each job in a folder, in the order of their start. Damaged lines are left out."""
     found: dict[str, dict[str, Any]] = {}
     try:
         names = sorted(os.listdir(folder))
@@ -183,7 +183,7 @@ def _add(line: str, file: str, found: dict[str, dict[str, Any]]) -> None:
 
 
 def identity() -> dict[str, Any]:
-    """Return what identifies this process: host, boot, pid namespace, process ID and start."""
+    """Return the identity of this process: host, boot, pid namespace, process ID and start time."""
     pid = os.getpid()
     return {
         "host": os.uname().nodename,
@@ -195,7 +195,7 @@ def identity() -> dict[str, Any]:
 
 
 def is_alive(who: dict[str, Any], patience: float = 86_400) -> bool:
-    """Return whether the process is running. On another host it is if it wrote something within `patience` seconds."""
+    """Return whether the process is running. On another host, it must have written within `patience` seconds."""
     if not is_visible(who):
         return bool(time.time() - who.get("time", 0) < patience)
     is_this_boot = who.get("boot_id") == identity()["boot_id"]
@@ -213,9 +213,9 @@ def is_visible(who: dict[str, Any]) -> bool:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder that only this user can list, and its parents likewise."""
+    """Create a folder, and missing parents, that only this user can list."""
     if not os.path.isdir(os.path.dirname(folder) or "."):
-        make_folder(os.path.dirname(folder))  # `os.makedirs` would let everybody list the parents
+        make_folder(os.path.dirname(folder))  # with `os.makedirs`, all users could list the parents
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -224,7 +224,7 @@ def make_folder(folder: str) -> None:
 
 
 def _start(pid: int) -> str:
-    """Return when a process started, in seconds since the boot; empty if there is no such process."""
+    """Return the start time of a process in seconds since boot; empty if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

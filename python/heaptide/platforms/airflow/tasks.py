@@ -1,9 +1,9 @@
 """Records task instances through Airflow's listener hooks, in the process that runs the task.
 
-`on_starting` begins the recording before the DAG file is imported; `before_stopping` ends it after all callbacks. A
-task that is deferred or rescheduled has no hook before it reports that; its recording ends when it sends the report. A
-killed task calls no hook: its first result line and its capture remain. The hooks for failed tasks also fire in the
-scheduler, where they do nothing.
+`on_starting` starts the recording before the DAG file is imported; `before_stopping` stops it after all callbacks. If a
+task is deferred or rescheduled, its recording stops just before the process reports this to Airflow. A killed task
+calls no hook: its first result line and its capture remain. The hooks for failed tasks also run in the scheduler, where
+they do nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OUTCOMES = {
     "awaiting_input": "deferred",
     "up_for_retry": "retried",
 }
-# Airflow sets this before a process becomes `sudo`, which runs the task as another user.
+# Airflow sets this variable before a process executes `sudo`, which runs the task as another user.
 REEXECUTED = "_AIRFLOW__REEXECUTED_PROCESS"
 # Message to the supervisor → state in which Airflow may run the same try again.
 PAUSES = {"DeferTask": "deferred", "RescheduleTask": "up_for_reschedule", "AwaitInputTask": "awaiting_input"}
@@ -61,7 +61,7 @@ _recorded: _Recorded | None = None
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_starting(component: Any) -> None:
-    """Begin with the process of a task, if Airflow has noted by then which task it is."""
+    """Start the recording of a task's process, if Airflow already provides the key of the task."""
     if type(component).__name__ != "TaskRunnerMarker":
         return
     try:
@@ -76,7 +76,7 @@ def on_starting(component: Any) -> None:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_task_instance_running(previous_state: Any, task_instance: Any) -> None:
-    """Begin now if the task was not known when the process started."""
+    """Start the recording now if the key of the task was unknown when the process started."""
     try:
         if not hasattr(task_instance, "dag_id"):
             return
@@ -91,7 +91,7 @@ def on_task_instance_running(previous_state: Any, task_instance: Any) -> None:
 
 @hookimpl  # type: ignore[untyped-decorator]
 def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any) -> None:
-    """Note the type of the exception."""
+    """Store the type of the exception."""
     recorded = _of_this_process()
     if recorded is not None and error is not None:
         recorded.error = "str" if isinstance(error, str) else type(error).__name__
@@ -99,7 +99,7 @@ def on_task_instance_failed(previous_state: Any, task_instance: Any, error: Any)
 
 @hookimpl  # type: ignore[untyped-decorator]
 def before_stopping(component: Any) -> None:
-    """End with the process of a task, whatever its outcome."""
+    """Stop the recording at the end of a task's process, whatever its outcome."""
     if type(component).__name__ == "TaskRunnerMarker":
         _end()
 
@@ -147,7 +147,7 @@ def _begin(key: dict[str, Any]) -> None:
     results_folder = captures.folder_of(key["dag_id"], folder)
     job = results.begin(task, unit, labels, path, results_folder)
     _recorded = _Recorded(key, job, path, folder)
-    # A task whose DAG file cannot be imported ends without any further hook.
+    # If the DAG file of a task cannot be imported, Airflow calls no further hook.
     atexit.register(_end)
     _end_before_pauses()
     if os.environ.get(REEXECUTED) != "1":
@@ -155,11 +155,11 @@ def _begin(key: dict[str, Any]) -> None:
 
 
 def _end_before_pauses() -> None:
-    """End the recording before the process reports that its task is deferred or rescheduled.
+    """Stop the recording before the process reports that its task is deferred or rescheduled.
 
-    From that moment Airflow may queue the next part of the same try. If this process still ran then, because it writes
-    numbers or uploads its capture, the scheduler would take its end for that of the next part, and fail the task. The
-    pause of a rescheduled task begins with the report, so the time that this took does not shorten it.
+    After the report, Airflow may queue the next part of the same try. If this process still ran then, to write numbers
+    or upload its capture, the scheduler would mistake its end for the end of the next part, and fail the task. The date
+    of a rescheduled task is moved by the time that this takes.
     """
     try:
         from airflow.sdk.execution_time.comms import CommsDecoder
@@ -181,9 +181,9 @@ def _end_before_pauses() -> None:
 
 
 def _discard_before_reexecution() -> None:
-    """Discard the recording if this process becomes `sudo` (`run_as_user`): the process of that user records the task.
+    """Discard the recording if this process executes `sudo` (`run_as_user`): the new process records the task.
 
-    Airflow has no hook for that moment, so the function that it calls is replaced.
+    Airflow has no hook before that, so Heaptide replaces the function that it calls.
     """
     original = os.execvp
 
@@ -211,7 +211,7 @@ def _discard() -> None:
 
 
 def _end(state: str = "") -> None:
-    """End the recording and report its numbers. `state` is that of the task, if Airflow has not noted it yet."""
+    """Stop the recording and report its numbers. `state` is that of the task, if Airflow has not stored it yet."""
     global _recorded
     recorded, _recorded = _of_this_process(), None
     if recorded is None:
@@ -245,7 +245,7 @@ def _finish(recorded: _Recorded, state: str) -> None:
 
 
 def line(record: dict[str, Any]) -> str:
-    """Return the line about a task for its log. :mod:`web.history` reads it where the result itself is out of reach."""
+    """Return the line about a task for its log. :mod:`web.task_logs` reads it if the result itself cannot be read."""
     parts = [
         f"peak {size(record['peak_bytes'])}",
         f"retained {size(record['retained_bytes'])}",

@@ -1,8 +1,8 @@
 """The routes, each guarded by Airflow's authentication and permissions.
 
-A task's numbers, reports and capture need the permission to read task instances of its DAG; the query names the DAG,
-and a record of another DAG is not found. Captures of components contain the memory of all DAGs, so pages about them,
-and starting and stopping, are for operators: users who may edit pools. No path in a request reaches the file system.
+A task's numbers, reports and capture require permission to read task instances of its DAG. The query names the DAG, and
+a record of another DAG is not found. Captures of components contain the memory of all DAGs, so only operators can read
+them and start or stop recordings: users who may edit pools. No path in a request is used as a path of a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _require_operator(user: GetUserDep) -> None:
 
 
 def _require_same_origin(request: Request) -> None:
-    """Refuse forms of other sites: the browser sends the session's cookie with them."""
+    """Reject forms of other sites, because the browser sends the session's cookie with them."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise HTTPException(403, "this request comes from another site")
 
@@ -58,7 +58,7 @@ def show_task_instance(
     dag_id: str, run_id: str, task_id: str, map_index: str = "-1", record: str = "", format: str = "html"
 ) -> Response:
     """Show the memory of a task instance, of its latest process or of the one that `record` names."""
-    index = int(map_index) if map_index.lstrip("-").isdigit() else -1  # Airflow leaves {MAP_INDEX} as it is
+    index = int(map_index) if map_index.lstrip("-").isdigit() else -1  # Airflow does not replace {MAP_INDEX}
     rows = history.of_task_instance(dag_id, run_id, task_id, index)
     if format == "json":
         return _json(rows)
@@ -80,7 +80,7 @@ def show_dag(dag_id: str, format: str = "html") -> Response:
 
 
 def show_components(format: str = "html") -> Response:
-    """Show the components, their captures, and what the parses of DAG files took."""
+    """Show the components, their captures, and the memory of DAG file parses."""
     chosen = profiling.current()
     found = component_list.listed(chosen)
     return _json(found) if format == "json" else HTMLResponse(component_page.page(found))
@@ -92,7 +92,7 @@ def report_component(report: str, name: str) -> Response:
 
 
 def act_on_component(action: str, component: Annotated[str, Form()], name: Annotated[str, Form()] = "") -> Response:
-    """Start or stop the recording of a component, or keep a copy of its capture as it is now."""
+    """Start or stop the recording of a component, or store a copy of its current capture."""
     chosen = profiling.current()
     if component not in profiling.COMPONENTS or not chosen.is_controlled(component):
         raise HTTPException(404, "this component is not selected in [profiling]")
@@ -130,7 +130,7 @@ def _json(content: Any) -> Response:
 
 
 async def _explain(request: Request, error: Any) -> Response:
-    """Return an error as a page, because a frame shows it."""
+    """Return an error as a page, because Airflow shows it in a frame."""
     from heaptide.platforms.airflow.web import layout
 
     page = layout.document("Memory", f'<p class="empty">{layout.text(error.detail)}</p>')

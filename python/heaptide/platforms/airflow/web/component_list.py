@@ -1,4 +1,4 @@
-"""Finds the components that run, the captures of all components, and the results of DAG file parses."""
+"""Finds the running components, the captures of all components, and the results of DAG file parses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from heaptide.platforms.airflow.profiling import COMPONENTS, Profiling
 from heaptide.platforms.airflow.web import history
 from heaptide.recording import capture_files
 
-# Numbers of this many parses are computed for one page; each takes a command.
+# A page computes the numbers of at most this many parses, because each runs a command.
 MAX_COMPLETED = 40
 _CAPTURE = re.compile(rf"({'|'.join(COMPONENTS)})_memory(\.[^/]*)?\.bin(\.[\d.-]+)?")
 
@@ -41,7 +41,7 @@ def listed(chosen: Profiling) -> dict[str, Any]:
 
 
 def parses(chosen: Profiling) -> list[dict[str, Any]]:
-    """Return the latest parse of each DAG file, and those that were killed; numbers of the largest captures."""
+    """Return the latest parse of each DAG file, and killed parses. Only the largest captures have numbers."""
     rows = results.read(os.path.join(chosen.folder, "parses", "latest"))
     rows = [row for row in rows if row["outcome"] != results.RUNNING]
     for row in rows:
@@ -60,7 +60,7 @@ def _size(path: str | None) -> int:
 
 
 def running(chosen: Profiling) -> list[dict[str, Any]]:
-    """Return the processes of components that are alive. Entries of dead ones on this host are removed."""
+    """Return the running processes of components. Removes the entries of processes that have ended on this host."""
     folder = os.path.join(chosen.folder, "processes")
     found = []
     for name in _names(folder):
@@ -108,7 +108,7 @@ def find(chosen: Profiling, name: str) -> str | None:
 
 
 def snapshot(component: str, chosen: Profiling, name: str) -> str:
-    """Copy the capture of a running component as it is now; a capture is readable at any moment."""
+    """Copy the current capture of a running component. A capture is readable at any moment."""
     source = find(chosen, name or f"{component}_memory.bin")
     if source is None:
         raise ValueError(f"{component} has no capture on this host")

@@ -1,4 +1,4 @@
-"""The page of components: which run and are recorded, with start, stop and snapshot; captures; parses of DAG files."""
+"""The page of components: their processes with start, stop and snapshot, their captures, and DAG file parses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from heaptide.platforms.airflow.web import layout
 
 MAX_CAPTURES = 50
-# LocalExecutor has 32 workers by default.
+# More workers than this share one row; LocalExecutor has 32 workers by default.
 MAX_UNFOLDED = 4
 REPORTS = (("flamegraph", "Flame graph"), ("table", "Table"), ("stats", "Statistics"), ("capture", "Download"))
 
@@ -31,7 +31,7 @@ def page(found: dict[str, Any]) -> str:
 
 
 def _captures(captures: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row for each capture. Those of many workers fold into one row below that of their component."""
+    """Return a row for each capture. Captures of many workers share one row below that of their component."""
     workers: dict[str, list[dict[str, Any]]] = {}
     for capture in captures:
         stem, ending, pid = capture["name"].partition(".bin.")
@@ -78,7 +78,7 @@ def _rows(component: dict[str, Any], home: str) -> list[list[str]]:
             [
                 f"<b>{layout.text(name)}</b>" + ("" if is_main else f"<br>{layout.text(entry['role'])}"),
                 f"{layout.text(entry['host'])}<br>{layout.text(entry['pid'])}",
-                '<span class="recording">recording</span>' if capture else '<span class="muted">standing by</span>',
+                '<span class="recording">recording</span>' if capture else '<span class="muted">on standby</span>',
                 f"<code>{layout.text(capture.removeprefix(home + '/'))}</code>" if capture else layout.NONE,
                 _buttons(name, bool(capture)) if is_main and component["is_controlled"] else "",
             ]
@@ -89,9 +89,9 @@ def _rows(component: dict[str, Any], home: str) -> list[list[str]]:
 def _group(component: str, entries: list[dict[str, Any]]) -> list[str]:
     """Return one row for many workers of one host."""
     first, recorded = entries[0], sum(bool(entry["capture"]) for entry in entries)
-    state = f"{recorded} recording" if recorded else "standing by"
+    state = f"{recorded} recording" if recorded else "on standby"
     if 0 < recorded < len(entries):
-        state += f", {len(entries) - recorded} standing by"
+        state += f", {len(entries) - recorded} on standby"
     pids = ", ".join(str(entry["pid"]) for entry in entries)
     return [
         f"<b>{layout.text(component)}</b><br>{len(entries)} \u00d7 {layout.text(first['role'])}",

@@ -21,7 +21,7 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     body += layout.table(
         ["Task", "Peak over runs", "#Last peak", "#Highest peak", "#Retained", "#Suggested limit", "Largest site"],
         cells,
-        "No record of this DAG is in reach. Heaptide records the tasks that [profiling] heaptide_trace_tasks selects.",
+        "No record of this DAG can be read. Heaptide records the tasks that [profiling] heaptide_trace_tasks selects.",
     )
     if cells:
         body += (

@@ -10,7 +10,7 @@ from heaptide.platforms.airflow.tasks import KEY
 from heaptide.platforms.airflow.web import task_logs
 
 MAX_RUNS = 50
-# A limit is this much above the highest resident size that was seen, in steps of 16 MiB.
+# A suggested limit is the highest resident size times HEADROOM, rounded up to a multiple of STEP.
 HEADROOM = 1.2
 STEP = 16 << 20
 
@@ -50,7 +50,7 @@ def of_task_instance(dag_id: str, run_id: str, task_id: str, map_index: int) -> 
 
 
 def _find_killed_elsewhere(dag_id: str, rows: list[dict[str, Any]]) -> None:
-    """Mark processes of other hosts as killed where Airflow says that their try has failed, and they did not."""
+    """Mark running processes of other hosts as killed if Airflow says that their try has failed."""
     known: dict[tuple[str, str, int], dict[int, str | None]] = {}
     for row in rows:
         if row["outcome"] == results.RUNNING and not results.is_visible(row):
@@ -74,7 +74,7 @@ def find(dag_id: str, record: str) -> dict[str, Any] | None:
 
 
 def record_id(row: dict[str, Any]) -> str:
-    """Return what identifies a record in an address."""
+    """Return the text that identifies a record in a URL."""
     return f"{row['id']}/{row['labels'].get('try_number')}"
 
 
@@ -90,9 +90,9 @@ def capture_here(row: dict[str, Any]) -> str | None:
 
 
 def is_removed(row: dict[str, Any]) -> bool:
-    """Return whether the capture is nowhere any more: its folder, which has the record, lacks it, and no copy was made.
+    """Return whether the capture was removed: it is missing in the folder that has the record, and was not uploaded.
 
-    A row from a log says nothing about that: the folder may be one of another host, under the same name.
+    For a row from a log this is unknown: the folder may be on another host, with the same path.
     """
     is_record = "boot_id" in row and "uploaded_to" not in row["labels"]
     path = str(row["capture"] or "")
@@ -101,7 +101,7 @@ def is_removed(row: dict[str, Any]) -> bool:
 
 
 def location(row: dict[str, Any]) -> str:
-    """Return where the capture is, for people."""
+    """Return the location of the capture as a text to show."""
     return row["labels"].get("uploaded_to") or f"{row['host']}:{row['capture']}"
 
 
@@ -112,7 +112,7 @@ def suggested_limit(rows: list[dict[str, Any]]) -> int | None:
 
 
 def complete(row: dict[str, Any]) -> None:
-    """Add the numbers of a capture to a record without any: a killed task's, or a parse's."""
+    """Add the numbers of the capture to a record that lacks them: of a killed task, or of a parse."""
     if row["outcome"] == results.RUNNING or row["peak_bytes"] is not None:
         return
     path = capture_here(row)

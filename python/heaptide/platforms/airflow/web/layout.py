@@ -1,4 +1,4 @@
-"""The frame of the pages: style, theme and small pieces of HTML. All texts from outside pass through :func:`text`."""
+"""The layout of the pages: style, theme and small pieces of HTML. :func:`text` escapes all texts from outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from heaptide import _native
 NONE = "\u2013"
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
-# Airflow marks its theme by a class of its own document; the frame has the same origin.
+# Airflow sets its theme as a class of its document, which the frame can read because it has the same origin.
 _SCRIPT = """
 const page = document.documentElement;
 const outer = (() => {
@@ -45,7 +45,7 @@ def document(title: str, body: str) -> str:
 
 
 def text(value: object) -> str:
-    """Return a text for HTML."""
+    """Escape a text for HTML."""
     return html.escape(str(value))
 
 
@@ -62,7 +62,7 @@ def figures(pairs: list[tuple[str, str]]) -> str:
 
 
 def table(columns: list[str], rows: list[list[str]], empty: str) -> str:
-    """Return a table of cells that are HTML already. Columns whose names begin with `#` hold numbers."""
+    """Return a table whose cells are HTML. Columns whose names begin with `#` contain numbers."""
     if not rows:
         return f'<p class="empty">{text(empty)}</p>'
     classes = [' class="number"' if name.startswith("#") else "" for name in columns]
@@ -96,7 +96,7 @@ def seconds(value: float | None) -> str:
 
 
 def moment(value: float) -> str:
-    """Return a time for people."""
+    """Return a time as text."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if value else NONE
 
 

@@ -1,8 +1,8 @@
-"""Records made of the lines in task logs, for tasks whose own records are out of reach.
+"""Creates records from lines in task logs, for tasks whose own records cannot be read.
 
-A task that ran on another host without a shared folder, or as another user, left its record there. Airflow collects the
-logs from everywhere, so the line that Heaptide wrote to them is read. Reading a log may ask another host, so a page
-reads only a few new ones, and those of ended tries are kept.
+If a task ran on another host without a shared folder, or as another user, the API server cannot read its record.
+Airflow collects the logs of all hosts, so this module reads the line that Heaptide wrote to the log. Reading a log may
+send a request to another host, so a page reads only a few new logs, and records of ended tries are cached.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LINE = re.compile(
     r"; capture (?P<capture>.+); \S+$"
 )
 
-_kept: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+_cached: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 
 def instances(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, Any]:
@@ -60,7 +60,7 @@ def of_try(dag_id: str, run_id: str, task_id: str, map_index: int, try_number: i
 
 
 def of_dag(dag_id: str, known: set[tuple[str, ...]]) -> list[dict[str, Any]]:
-    """Return records from the logs of the latest selected task instances whose keys within the DAG are not `known`."""
+    """Return records from the logs of the latest selected task instances, except those whose keys are `known`."""
     chosen = profiling.current()
     found: list[dict[str, Any]] = []
     n_read, began = 0, time.monotonic()
@@ -68,17 +68,17 @@ def of_dag(dag_id: str, known: set[tuple[str, ...]]) -> list[dict[str, Any]]:
         key = tuple(str(getattr(instance, name)) for name in KEY)
         if key[1:] in known or not chosen.selects_task(dag_id, instance.task_id):
             continue
-        if key not in _kept:
+        if key not in _cached:
             if n_read == MAX_LOGS or time.monotonic() - began > MAX_SECONDS:
                 break
             n_read += 1
             rows = _read(instance)
             if not rows and time.time() - instance.end_date.timestamp() < MAX_DELAY:
                 continue
-            if len(_kept) > 1000:
-                _kept.clear()
-            _kept[key] = rows
-        found += _kept[key]
+            if len(_cached) > 1000:
+                _cached.clear()
+            _cached[key] = rows
+        found += _cached[key]
     return found
 
 
@@ -94,7 +94,7 @@ def _ended_instances(dag_id: str) -> list[Any]:
 
 
 def _load(query: Any, model: Any) -> list[Any]:
-    """Return task instances with the fields that Airflow needs to find their logs: reading a log ends the session."""
+    """Return task instances with all fields that Airflow needs to read their logs, because reading ends the session."""
     from airflow.models.trigger import Trigger
     from airflow.utils.session import create_session
     from sqlalchemy.orm import joinedload
@@ -129,7 +129,7 @@ def _read(instance: Any) -> list[dict[str, Any]]:
 
 
 def from_line(text: str, key: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the record that a line in a task's log describes, or nothing."""
+    """Return the record that a line in a task's log describes, or None."""
     match = _LINE.search(text)
     if match is None:
         return None

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from heaptide.platforms.airflow import captures, profiling, results
 from heaptide.platforms.airflow.web import history, layout
 
-# The site of memory that Python takes for small objects.
+# The name of the site of memory that Python allocates for small objects.
 ARENA = "Python objects (arena)"
 OUTCOMES = {
     "ok": "succeeded",
@@ -32,7 +32,7 @@ def page(dag_id: str, run_id: str, task_id: str, map_index: int, rows: list[dict
 
 
 def _empty(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
-    """Return why there is nothing to show."""
+    """Return the reason why there is nothing to show."""
     host = history.last_host(dag_id, run_id, task_id, map_index)
     if not profiling.current().selects_task(dag_id, task_id):
         reason = (
@@ -45,7 +45,7 @@ def _empty(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
     else:
         folder = captures.folder_of(dag_id, "heaptide")
         reason = (
-            f"No record of this task instance is in reach. It ran on <code>{layout.text(host)}</code>. If it was being "
+            f"No record of this task instance can be read. It ran on <code>{layout.text(host)}</code>. If it was being "
             "recorded and was killed there, its capture is on that host, in the folder "
             f"<code>{layout.text(folder)}</code> of <code>heaptide_home</code>."
         )
