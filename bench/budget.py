@@ -33,7 +33,7 @@ EXACT = {
 SAMPLED = 1.03
 # Maximum cost of objects mode, as a share of memray's extra cost with --trace-python-allocators.
 OBJECTS_SHARE = {"deep_stack": 0.7}
-OBJECTS_SHARE_ELSEWHERE = 0.5
+DEFAULT_OBJECTS_SHARE = 0.5
 # Maximum extra cost of --native, as a share of memray's, and the workloads it is measured on.
 NATIVE_SHARE = 0.5
 NATIVE = ("big_blocks", "deep_stack", "frames", "imports")
@@ -103,7 +103,7 @@ def ratios(result: Result) -> Iterator[Line]:
     for workload in ran:
         if "heaptide-objects" in ran[workload] and "memray-objects" in ran[workload]:
             own, memray = result.ratio(workload, "heaptide-objects"), result.ratio(workload, "memray-objects")
-            share = OBJECTS_SHARE.get(workload, OBJECTS_SHARE_ELSEWHERE)
+            share = OBJECTS_SHARE.get(workload, DEFAULT_OBJECTS_SHARE)
             if memray is None:
                 yield unmeasured(f"objects: {workload}", f"{share} of memray's extra cost")
             else:

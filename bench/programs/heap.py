@@ -1,7 +1,7 @@
 """Creates typical objects, then runs one query: heap.py TOOL QUERY OBJECTS REPETITIONS.
 
 The last line of its output is JSON: CPU seconds of the best repetition, and the number of objects. For queries on the
-whole heap this is the number of objects created, because the tools count differently: guppy3 also counts a dict that it
+whole heap this is the number of objects created, because the tools count differently. guppy3 also counts a dict that it
 creates for each instance, and objgraph counts only objects that the collector tracks.
 """
 

@@ -322,7 +322,7 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
 
 @contained
 def _after_fork_in_child() -> None:
-    """Close the parent's listeners in a forked child, and open a socket of its own."""
+    """Close the parent's listeners in a forked child, and open a socket for the child."""
     inherited = _controls[:]
     _controls.clear()
     for control in inherited:

@@ -14,7 +14,7 @@ def say(message: str) -> None:
 
     Bypasses Python's buffer where possible: the interpreter aborts if it exits while another thread locks the buffer.
     """
-    text = printable(message).replace("\n", "\\n")  # a line feed in a name must not look like another message
+    text = printable(message).replace("\n", "\\n")  # a line feed in a name must not start another message
     line = f"heaptide: {text}\n"
     try:
         if sys.__stderr__ is not None and sys.stderr is sys.__stderr__:

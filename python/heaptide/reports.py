@@ -86,8 +86,8 @@ def announce(report: Report) -> None:
         # Quote for a shell: a function may be named <lambda>.
         import shlex
 
-        here = os.path.join(os.getcwd(), "")
-        page, capture = (shlex.quote(path.removeprefix(here)) for path in (report.path, report.capture))
+        prefix = os.path.join(os.getcwd(), "")
+        page, capture = (shlex.quote(path.removeprefix(prefix)) for path in (report.path, report.capture))
         say(
             f"{report.function}: wrote {page}, which opens in a browser; next: heaptide stats {capture} "
             "(later calls are recorded without a message)"

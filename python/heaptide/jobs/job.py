@@ -99,6 +99,6 @@ job = Job
 
 def current() -> Job | None:
     """Return the job that runs in this thread, greenlet or task."""
-    number = marks.number_here()
+    number = marks.current_number()
     running: Job | None = _native.running_job(number) if number else None
     return running

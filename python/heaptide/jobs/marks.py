@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The token of the job that runs in this context.
-token_here: contextvars.ContextVar[bytes] = contextvars.ContextVar("heaptide_job_token")
+current_token: contextvars.ContextVar[bytes] = contextvars.ContextVar("heaptide_job_token")
 
 _lock = threading.Lock()
 # Patterns and secrets that must not be stored.
@@ -48,19 +48,19 @@ def _prepare(wants_records: Callable[[], bool]) -> None:
     accounts.learn_contexts()
     _hidden = (redaction.patterns(), redaction.secrets())
     _native.prepare_job_marks(
-        token_here,
+        current_token,
         bytes(8),
         modules=sys.modules,
         are_contexts_read=accounts.are_contexts_read(),
         redacted=redacted if any(_hidden) else None,
         wants_records=wants_records,
     )
-    inheritance.begin(token_here)
+    inheritance.begin(current_token)
 
 
-def number_here() -> int:
+def current_number() -> int:
     """Return the number of the job that runs here; 0 if there is none."""
-    token = token_here.get(None)
+    token = current_token.get(None)
     return 0 if token is None else int.from_bytes(token[:4], "little")
 
 

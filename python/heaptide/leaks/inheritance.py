@@ -63,7 +63,7 @@ class Inheritance:
     """Lets threads, submitted work and greenlets inherit the current jobs, until :meth:`end`."""
 
     def __init__(self) -> None:
-        # Replaced and never changed in place, because other threads iterate over it.
+        # Never mutated, only replaced, because other threads iterate over it.
         self.variables: list[contextvars.ContextVar[Any]] = []
         self._undo: dict[str, Callable[[], None]] = {}
         self._replace(threading.Thread, "start", self._start_thread)

@@ -59,7 +59,7 @@ class GrownType:
 
 
 def _grown_type(name: str, count: int, delta: int, n_bytes: int) -> GrownType:
-    """Return a row without calling its constructor, whose generated code would look like the program's in a report."""
+    """Return a row without calling its constructor, whose generated code a report would mistake for the program's."""
     row = object.__new__(GrownType)
     row.__dict__.update(name=name, count=count, delta=delta, bytes=n_bytes)
     return row
@@ -94,8 +94,8 @@ class Job:
     graph             the file with the reference graph, if one was requested
 
     A job is measured when it ends. A failed job is measured when one of its attributes is first read, or before the
-    next job starts: while its exception is being handled, the exception keeps everything of the job alive. A pickled
-    job has its numbers and no tracer.
+    next job starts, because the exception keeps objects of the job alive while it is being handled. A pickled job has
+    its numbers and no tracer.
     """
 
     __slots__ = (

@@ -93,7 +93,7 @@ class JobTracer:
     def before(self, name: str, key: Hashable = None, thread: int | None = None) -> Job:
         """Start a job in this thread, greenlet or task. Pass the same `key` to :meth:`after` to end it elsewhere.
 
-        `thread` is the ident of another thread, for hooks that run in another thread than the job: all allocations of
+        `thread` is the ident of another thread, for hooks that run in another thread than the job. All allocations of
         that thread belong to the job until :meth:`after`, except those of nested jobs.
         """
         self._open()
@@ -258,7 +258,7 @@ class JobTracer:
             _grown_type(accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
             for number, n_bytes, count in rest.types[:MAX_TYPES]
         ]
-        # With `_make`, because a named tuple's constructor is generated code, which would look like the program's.
+        # With `_make`, because a report would mistake the generated constructor for code of the program.
         sites = [Site._make((size, n, tuple(map(Frame._make, frames)))) for size, n, frames in rest.sites]
         numbers = (rest.kept_bytes, rest.n_kept, rest.released_bytes, rest.allocated_bytes, rest.n_allocated)
         return Rest._make((*numbers, grown, sites, rest.n_lost, rest.peak_bytes, rest.name_bytes))

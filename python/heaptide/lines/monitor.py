@@ -149,7 +149,7 @@ if sys.version_info >= (3, 12):
 else:
 
     def _trace(frame: object, event: str, argument: object) -> None:
-        """Stand for the native trace function: `sys.gettrace()` must return a Python object."""
+        """Represent the native trace function, because `sys.gettrace()` must return a Python object."""
 
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         present = sys.gettrace()

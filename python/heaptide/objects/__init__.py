@@ -1,7 +1,7 @@
 """Counts, compares and draws objects of this process, with objgraph's functions and names: ``heaptide.objects``.
 
-Unlike objgraph, these functions also find objects that the garbage collector does not track (strings, numbers,
-and tuples and dicts that contain only these), and they draw SVG pictures and pages without graphviz.
+Unlike objgraph, these functions also find objects that the garbage collector does not track: strings, numbers, and
+tuples and dicts that contain only these. They draw SVG pictures and pages without graphviz.
 """
 
 from __future__ import annotations

@@ -118,15 +118,15 @@ class Boxes:
                     self._edge(source, target)
         return self._labelled()
 
-    def count_references(self, given: collections.Counter[int]) -> None:
+    def count_references(self, of_arguments: collections.Counter[int]) -> None:
         """Write into each box the number of references to its object, without Heaptide's own references.
 
-        `given` counts the references by the arguments of the call, which are also left out.
+        `of_arguments` counts the references by the arguments of the call, which are also left out.
         """
         for number, box in enumerate(self._graph.nodes):
             if box.role != "more":
                 count = sys.getrefcount(self._objects[number]) - 2
-                shown = "immortal" if count > _IMMORTAL else count - given[id(self._objects[number])]
+                shown = "immortal" if count > _IMMORTAL else count - of_arguments[id(self._objects[number])]
                 box.lines[0] += f" [{shown}]"
 
     def _wanted(self, each: Any) -> bool:

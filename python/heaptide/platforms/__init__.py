@@ -1,8 +1,8 @@
 """Platforms that run Python programs: one module each, with everything Heaptide knows about that platform.
 
 To add a platform, add one module or package here whose ``PLATFORM`` is a :class:`Platform`; Heaptide lists this folder.
-To keep the start of a program cheap, it imports a module only if the environment has a variable that begins with the
-module's name in capitals, or with ``MEMRAY``, the profiler that some platforms configure.
+To keep the start of a program cheap, it imports a module only if the name of an environment variable begins with the
+module's name in capitals. All are imported if one begins with ``MEMRAY``, the profiler that some platforms configure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Platform:
     labels           returns labels of a process, from the words of the program's command line and whether the process
                      is a child of the program's first process
     task_methods     method that runs a task object → the one parameter that takes all arguments
-    profile_task     profiles a task object in place: takes the object and a decorator for its function, and returns
+    profile_task     modifies a task object to be profiled: takes the object and a decorator for its function, returns
                      the object; None if it is no task of the platform
     adapt            called at the start of a program if the settings enable the profiler, to adapt the platform
     report_sink      returns the sink that shows reports in the task that runs here, or None
@@ -99,7 +99,7 @@ def all_platforms() -> list[Platform]:
 
 
 def profile_task(task: object, decorate: Callable[..., Any]) -> object | None:
-    """Profile a platform's task object in place and return it; None if no platform knows the object."""
+    """Modify a platform's task object so that it is profiled, and return it; None if no platform knows the object."""
     for platform in all_platforms():
         profiled = platform.profile_task(task, decorate) if platform.profile_task is not None else None
         if profiled is not None:

@@ -1,8 +1,8 @@
 """Deletes old captures of forked children while their parent is recorded, so that they do not fill the disk.
 
-A scheduler that forks for every task writes one capture per fork. For each capture name, such as that of a component,
-the settings `keep_children`, `keep_age` and `keep_total` limit the number, the age and the size of the captures of
-children, and of earlier captures. The current capture and those of running processes are never deleted.
+A scheduler that forks for every task writes one capture per fork. The settings `keep_children`, `keep_age` and
+`keep_total` limit the number, the age and the size of children's captures and of earlier captures. They apply to each
+capture name separately. The current capture and those of running processes are never deleted.
 
 The parent checks when its recording starts and after every few forks; a check lists one folder.
 """
@@ -43,8 +43,10 @@ class Retention:
         for is_child, modified, size, path in self._captures():
             n_children += is_child
             n_bytes += size
-            is_beyond = (is_child and n_children > self.keep_children) or n_bytes > self.keep_total or modified < oldest
-            if is_beyond and path != self.path and not _is_written(path, self.path):
+            is_excess = (
+                (is_child and n_children > self.keep_children) or n_bytes > self.keep_total or modified < oldest
+            )
+            if is_excess and path != self.path and not _is_written(path, self.path):
                 n_children -= is_child
                 n_bytes -= size
                 _remove(path)

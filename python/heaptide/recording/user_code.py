@@ -1,8 +1,8 @@
 """Finds the folders of user code and of libraries, for the header of a capture.
 
-With them, a report on any machine can tell which frames are user code: those of the main script's folder, of the main
-module's package, of editable installs, and of the packages that `HEAPTIDE_MY_CODE` names. This module raises no
-exception, and imports no module that the program may not have imported.
+With them, a report on any machine can distinguish frames of user code. User code is the main script's folder, the main
+module's package, editable installs, and the packages that `HEAPTIDE_MY_CODE` names. This module raises no exception,
+and imports no module that the program may not have imported.
 """
 
 from __future__ import annotations

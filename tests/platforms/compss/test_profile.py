@@ -47,11 +47,11 @@ def increments(report: str) -> dict[int, float]:
 
 @pytest.mark.behaviour("table", "task_order", "document")
 def test_example_gives_the_same_table_as_memory_profiler(compss: Environment, folder: Path) -> None:
-    ours = compss.run("python", "increment.py", cwd=folder, **COMPAT).stdout
-    assert "result 2" in ours
-    assert re.search(r"Line # +Mem usage +Increment +Occurrences +Line Contents", ours)
-    assert f"Filename: {folder}/increment.py" in ours and "def increment(value):" in ours
-    found = increments(ours)
+    with_heaptide = compss.run("python", "increment.py", cwd=folder, **COMPAT).stdout
+    assert "result 2" in with_heaptide
+    assert re.search(r"Line # +Mem usage +Increment +Occurrences +Line Contents", with_heaptide)
+    assert f"Filename: {folder}/increment.py" in with_heaptide and "def increment(value):" in with_heaptide
+    found = increments(with_heaptide)
     (folder / "real.py").write_text(REAL)
     expected = increments(compss.run("python", "real.py", cwd=folder).stdout)
     for line in (10, 11, 12, 13, 14):
@@ -156,7 +156,7 @@ else:
 print("RATIO", cost(profiled) / cost(loop))
 """
     (folder / "loop.py").write_text(program)
-    ours = compss.run("python", "loop.py", cwd=folder, **COMPAT).stdout
-    theirs = compss.run("python", "loop.py", "real", cwd=folder).stdout
-    ratios = [float(output.rpartition("RATIO ")[2]) for output in (ours, theirs)]
+    with_heaptide = compss.run("python", "loop.py", cwd=folder, **COMPAT).stdout
+    with_memory_profiler = compss.run("python", "loop.py", "real", cwd=folder).stdout
+    ratios = [float(output.rpartition("RATIO ")[2]) for output in (with_heaptide, with_memory_profiler)]
     assert ratios[1] / ratios[0] >= 100, ratios

@@ -46,17 +46,17 @@ def test_plugin_is_the_installed_one_without_the_setting(flyte: Environment, tmp
     program = "import flytekitplugins.memray.profiling as p, sys; print(p.__file__, 'heaptide' in sys.modules)"
     plain = flyte.run("python", "-c", program, cwd=tmp_path).stdout
     assert "site-packages/flytekitplugins/memray/profiling.py False" in plain
-    ours = flyte.run("python", "-c", program, cwd=tmp_path, HEAPTIDE_COMPAT="memray").stdout
-    assert "heaptide/compat/flytekitplugins/memray/profiling.py True" in ours
+    of_heaptide = flyte.run("python", "-c", program, cwd=tmp_path, HEAPTIDE_COMPAT="memray").stdout
+    assert "heaptide/compat/flytekitplugins/memray/profiling.py True" in of_heaptide
 
 
 @pytest.mark.behaviour("parameters")
 def test_decorator_has_the_parameters_and_defaults_of_the_plugin(flyte: Environment, tmp_path: Path) -> None:
     program = "import inspect, flytekitplugins.memray as p; print(inspect.signature(p.memray_profiling.__init__))"
-    theirs = flyte.run("python", "-c", program, cwd=tmp_path).stdout
-    names = re.findall(r"(\w+): [^=]* = ([^,)]*)", theirs)
-    ours = [(name, str(each.default)) for name, each in inspect.signature(memray_profiling).parameters.items()]
-    assert len(names) == 7 and [(name, value.strip("'")) for name, value in names] == ours
+    of_plugin = flyte.run("python", "-c", program, cwd=tmp_path).stdout
+    names = re.findall(r"(\w+): [^=]* = ([^,)]*)", of_plugin)
+    of_heaptide = [(name, str(each.default)) for name, each in inspect.signature(memray_profiling).parameters.items()]
+    assert len(names) == 7 and [(name, value.strip("'")) for name, value in names] == of_heaptide
 
 
 @pytest.mark.behaviour("refusals")

@@ -1,4 +1,4 @@
-"""Runs MRQ's real worker with a Redis server on loopback and mongomock in place of MongoDB."""
+"""Runs MRQ's real worker with a Redis server on loopback and mongomock instead of MongoDB."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_jobs_that_take_turns_are_measured_separately(work: Work, greenlets: int
 
 
 @pytest.mark.behaviour("failed_jobs")
-def test_failed_job_is_measured_without_what_its_exception_held(work: Work) -> None:
+def test_failed_job_is_measured_without_the_memory_of_its_exception(work: Work) -> None:
     worked = work(["tasks.Failing"] * 2, *CLASS)
     assert [each["status"] for each in worked.documents] == ["failed"] * 2
     assert all(abs(each - 50_000) <= 1000 for each in worked.differences("tasks.Failing")[1:])

@@ -1,7 +1,7 @@
 """Celery workers of an Airflow stack, with a Redis server on loopback as their broker.
 
-Each worker has its own host name, in a UTS namespace. `near` shares the home folder with the other components;
-`far` shares nothing with them: it has its own home, and serves its logs over HTTP as workers of a cluster do.
+Each worker has its own host name, in a UTS namespace. `near` shares the home folder with the other components. `far`
+shares nothing with them: it has its own home, and serves its logs over HTTP like workers of a cluster.
 """
 
 from __future__ import annotations

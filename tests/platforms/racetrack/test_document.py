@@ -51,25 +51,25 @@ def test_leak_is_found_step_by_step(job: RacetrackJob, racetrack: Environment, t
 
 def shown_by_tree(racetrack: Environment, folder: Path) -> str:
     """Return the text that `memray tree` shows in a terminal. The key `q` quits it."""
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (60, 200))
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (60, 200))
     process = subprocess.Popen(
         [racetrack.bin / "memray", "tree", "memray-report.bin"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
         cwd=folder,
         env=racetrack.variables({"TERM": "xterm"}),
         start_new_session=True,
     )
-    os.close(theirs)
-    os.set_blocking(ours, False)
+    os.close(terminal)
+    os.set_blocking(controller, False)
     shown = bytearray()
 
     def read() -> bool:
         """Read the available output. Return whether the program has ended and closed its side of the terminal."""
         try:
-            shown.extend(os.read(ours, 1 << 16))
+            shown.extend(os.read(controller, 1 << 16))
         except BlockingIOError:
             return False
         except OSError:
@@ -80,11 +80,11 @@ def shown_by_tree(racetrack: Environment, folder: Path) -> str:
         # The frame of the leak is the innermost on the heaviest path, which the program opens at its start.
         wait_until(lambda: read() or b"perform" in shown, "memray's tree")
         assert process.poll() is None, shown.decode(errors="replace")
-        os.write(ours, b"q")
+        os.write(controller, b"q")
         wait_until(read, "the end of memray's tree")
         assert process.wait() == 0
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        os.close(controller)
     return re.sub(r"\x1b\[[0-9;?<>=]*[a-zA-Z]", "", shown.decode(errors="replace"))

@@ -175,7 +175,7 @@ def test_stats_name_the_leaking_line_with_its_exact_bytes(job: RacetrackJob) -> 
 @pytest.mark.behaviour("analysis")
 @pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("command", ["tree", "stats", "summary", "table", "flamegraph"])
-def test_downloaded_report_works_elsewhere(job: RacetrackJob, tmp_path: Path, command: str) -> None:
+def test_downloaded_report_works_without_the_job(job: RacetrackJob, tmp_path: Path, command: str) -> None:
     report = tmp_path / "memray-report.bin"
     report.write_bytes(job.get(f"{MEMRAY}/report").body)
     done = heaptide(command, report, cwd=tmp_path)

@@ -44,9 +44,9 @@ def test_memray_finds_the_same_numbers_on_every_stack(tmp_path: Path, options: l
     capture, written = exported(tmp_path, *options)
     actual, expected = memray_numbers(written), heaptide_numbers(capture)
     for part in ("peak", "leaked", "total"):
-        theirs = without_file_mappings(dict(getattr(actual, part)))
-        ours = without_file_mappings(dict(getattr(expected, part)))
-        assert theirs == ours, part
+        by_memray = without_file_mappings(dict(getattr(actual, part)))
+        by_heaptide = without_file_mappings(dict(getattr(expected, part)))
+        assert by_memray == by_heaptide, part
 
 
 @pytest.mark.parametrize("options", [["--aggregate"], ["--sample=64k"]], ids="".join)
@@ -67,16 +67,16 @@ def test_bounded_and_sampled_captures_become_aggregated_ones(tmp_path: Path, opt
 
 def test_memrays_commands_show_the_same_peak_totals_and_top_sites(tmp_path: Path) -> None:
     capture, written = exported(tmp_path)
-    ours = json.loads(heaptide("stats", "--json", capture).stdout)
+    by_heaptide = json.loads(heaptide("stats", "--json", capture).stdout)
     run_memray("stats", "--json", "-o", tmp_path / "stats.json", written)
     # memray shows a file and a line for every frame, also for that of Python's arenas.
-    theirs = json.loads((tmp_path / "stats.json").read_text().replace(":<pymalloc>:0", ""))
+    by_memray = json.loads((tmp_path / "stats.json").read_text().replace(":<pymalloc>:0", ""))
     for key in ("total_num_allocations", "total_bytes_allocated", "allocator_type_distribution"):
-        assert theirs[key] == ours[key], key
-    assert theirs["top_allocations_by_size"] == ours["top_allocations_by_size"]
-    assert theirs["metadata"]["peak_memory"] == ours["metadata"]["peak_memory"]
+        assert by_memray[key] == by_heaptide[key], key
+    assert by_memray["top_allocations_by_size"] == by_heaptide["top_allocations_by_size"]
+    assert by_memray["metadata"]["peak_memory"] == by_heaptide["metadata"]["peak_memory"]
     for key in ("pid", "python_allocator", "trace_python_allocators", "command_line"):
-        assert theirs["metadata"][key] == ours["metadata"][key], key
+        assert by_memray["metadata"][key] == by_heaptide["metadata"][key], key
     for command in ("flamegraph", "table"):
         run_memray(command, "-o", tmp_path / f"{command}.html", written)
         assert "allocate_and_free" in (tmp_path / f"{command}.html").read_text()

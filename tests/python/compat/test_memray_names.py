@@ -39,19 +39,19 @@ def public(module: types.ModuleType) -> list[str]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_every_name_is_offered_or_documented_as_missing(module: str) -> None:
-    theirs = importlib.import_module(f"memray.{module}".rstrip("."))
-    ours = importlib.import_module(f"heaptide.compat.memray.{module}".rstrip("."))
-    names = ["main", "get_argument_parser"] if module == "commands" else public(theirs)
+    of_memray = importlib.import_module(f"memray.{module}".rstrip("."))
+    of_heaptide = importlib.import_module(f"heaptide.compat.memray.{module}".rstrip("."))
+    names = ["main", "get_argument_parser"] if module == "commands" else public(of_memray)
     assert names
     for name in names:
-        if not hasattr(ours, name):
+        if not hasattr(of_heaptide, name):
             assert f"`_memray.{name}`" in NOT_OFFERED, name
         else:
             assert name in NAMES, name
-            value = getattr(theirs, name)
+            value = getattr(of_memray, name)
             if isinstance(value, type) and issubclass(value, enum.Enum):
                 assert {member.name: member.value for member in value} == {
-                    member.name: member.value for member in getattr(ours, name)
+                    member.name: member.value for member in getattr(of_heaptide, name)
                 }
 
 
@@ -70,14 +70,14 @@ def test_classes_have_all_attributes_and_parameters() -> None:
     private = importlib.import_module("memray._memray")
     made = instances()
     for name in (*made, "FileReader", "Tracker", "SocketReader", "MemorySnapshot"):
-        theirs, ours = getattr(private, name), made.get(name) or getattr(own_private, name)
-        for attribute in dir(theirs):
+        of_memray, of_heaptide = getattr(private, name), made.get(name) or getattr(own_private, name)
+        for attribute in dir(of_memray):
             if not attribute.startswith("_") and attribute != "stack_id":
-                assert attribute in dir(ours), (name, attribute)
+                assert attribute in dir(of_heaptide), (name, attribute)
                 assert attribute in PAGE or name in ("Interval", "MemorySnapshot"), attribute
     for method in ("get_allocation_records", "get_high_watermark_allocation_records", "get_leaked_allocation_records"):
-        theirs, ours = (getattr(module.FileReader, method) for module in (memray, own_private))
-        assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters), method
+        of_memray, of_heaptide = (getattr(module.FileReader, method) for module in (memray, own_private))
+        assert list(inspect.signature(of_heaptide).parameters) == list(inspect.signature(of_memray).parameters), method
 
 
 def commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
@@ -96,13 +96,13 @@ def options(parser: argparse.ArgumentParser) -> dict[Any, Any]:
 
 
 def test_every_command_has_the_same_options_as_memray() -> None:
-    theirs = importlib.import_module("memray.commands").get_argument_parser()
-    ours = get_argument_parser()
-    assert options(ours) == options(theirs)
-    assert list(commands(ours)) == list(commands(theirs))
-    for name, parser in {"memray": theirs, **commands(theirs)}.items():
+    of_memray = importlib.import_module("memray.commands").get_argument_parser()
+    of_heaptide = get_argument_parser()
+    assert options(of_heaptide) == options(of_memray)
+    assert list(commands(of_heaptide)) == list(commands(of_memray))
+    for name, parser in {"memray": of_memray, **commands(of_memray)}.items():
         if name != "memray":
-            assert options(commands(ours)[name]) == options(parser), name
+            assert options(commands(of_heaptide)[name]) == options(parser), name
         (row,) = (line for line in OPTIONS.splitlines() if line.startswith(f"| `{name}` |"))
         for action in parser._actions:
             for option in action.option_strings:

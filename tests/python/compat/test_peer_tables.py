@@ -122,7 +122,7 @@ def test_functions_of_objgraph_accept_the_same_arguments() -> None:
     code = NAMES["objgraph"] + "\nimport json\nprint(json.dumps(names))"
     environment = {**os.environ, "HEAPTIDE_COMPAT": "objgraph"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    ours = json.loads(done.stdout)
+    offered = json.loads(done.stdout)
     for group, names in names_of("objgraph").items():
-        if group.startswith("parameters of ") and group in ours:
-            assert set(names) <= set(ours[group]), group
+        if group.startswith("parameters of ") and group in offered:
+            assert set(names) <= set(offered[group]), group

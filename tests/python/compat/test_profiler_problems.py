@@ -25,7 +25,7 @@ _PROBLEMS = {
     "nested": ("outer = memray.Tracker('outer.bin'); outer.__enter__()", "memray.Tracker('x.bin')"),
     "full disk": ("", "memray.Tracker(destination=memray.FileDestination('/dev/full', overwrite=True))"),
     "missing folder": ("", "memray.Tracker('missing/x.bin')"),
-    "folder in place of the file": ("os.mkdir('x.bin')", "memray.Tracker('x.bin')"),
+    "folder instead of the file": ("os.mkdir('x.bin')", "memray.Tracker('x.bin')"),
     "existing file": ("open('x.bin', 'w')", "memray.Tracker(destination=memray.FileDestination('x.bin'))"),
     # Modules are loaded first, because the other user may be unable to read the interpreter's folder.
     "read-only home": (

@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 
-# The function in which Python maps its pools varies, and so does the line where the namespace of a module grows: each
+# The function in which Python maps its pools varies. The line where the namespace of a module grows also varies: each
 # launcher adds other names to it before the program runs.
 VARYING = {"make_room", "<module>"}
 # memray does not record functions that a program finds with dlsym; hooks/test_dlsym.py tests those.

@@ -146,7 +146,7 @@ def test_requests_from_other_origins_and_host_names_are_refused(program: Control
     assert program.ask("POST", "start", Origin="http://evil.example").status == 403
     assert program.ask("GET", "status", Host="evil.example").status == 403
     assert program.ask("GET", "status", Origin=program.address).status == 200
-    # This header can be trusted only behind a proxy in front of the program's own web server.
+    # Only a proxy in front of the program's own web server makes this header trustworthy.
     forwarded = {"Origin": "http://evil.example", "X_Forwarded_Host": "evil.example"}
     assert program.ask("GET", "status", **forwarded).status == 403
     assert "Access-Control-Allow-Origin" not in program.ask("OPTIONS", "start").headers

@@ -20,7 +20,7 @@ def work():
 """
 
 
-def test_peak_is_the_jobs_own_high_water_mark_in_threads_tasks_and_beside_other_work(tmp_path: Path) -> None:
+def test_peak_is_the_jobs_own_high_water_mark_in_threads_tasks_and_next_to_other_work(tmp_path: Path) -> None:
     numbers = run(
         tmp_path,
         WORK

@@ -98,7 +98,7 @@ def test_report_names_the_users_function_above_a_decorator_without_wraps(python:
     assert names == ["def over():", "def own():"]
 
 
-def test_report_lists_the_users_lines_when_the_function_runs_elsewhere(python: Run) -> None:
+def test_report_lists_the_users_lines_if_a_decorator_does_not_call_the_function(python: Run) -> None:
     done = python("""
         import functools
         from heaptide import profile

@@ -116,7 +116,7 @@ def _session_of_parent() -> Session | None:
 
 
 def _retarget(path: str, chosen: Profiling, session: Session, command: list[str]) -> None:
-    """Record this forked process into `path`, in place of a recording that it may have inherited."""
+    """Record this forked process into `path`, instead of a recording that it may have inherited."""
     captures.drop_inherited()
     results.make_folder(os.path.dirname(path))
     options = tracker.RecordingOptions.checked(**chosen.options(is_task=False, component=command[1].replace("-", "_")))

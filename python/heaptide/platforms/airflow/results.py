@@ -202,14 +202,14 @@ def is_alive(who: dict[str, Any], patience: float = 86_400) -> bool:
     return is_this_boot and bool(who.get("start")) and _start(who["pid"]) == who["start"]
 
 
-def is_here(who: dict[str, Any]) -> bool:
+def is_this_host(who: dict[str, Any]) -> bool:
     """Return whether the process ran on this host."""
     return who.get("host") == os.uname().nodename
 
 
 def is_visible(who: dict[str, Any]) -> bool:
     """Return whether the process would be in this process's `/proc` if it ran."""
-    return is_here(who) and who.get("pid_namespace") == _namespace()
+    return is_this_host(who) and who.get("pid_namespace") == _namespace()
 
 
 def make_folder(folder: str) -> None:

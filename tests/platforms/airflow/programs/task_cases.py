@@ -1,7 +1,8 @@
 """Simulates task processes: forked children call the hooks of the listener in Airflow's order.
 
-argv: the number of runs; `inherit` if the parent is recorded and its forks are followed; `mapped` if the runs are the
-mapped instances of one run; `rescheduled` if each process reports that it is rescheduled, and then stores its results.
+argv: the number of runs, then words. With `inherit`, the parent is recorded and its forks are followed. With `mapped`,
+the runs are the mapped instances of one run. With `rescheduled`, each process reports that it is rescheduled, and then
+stores its results.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The worker's configuration: loopback Redis, and mongomock in place of MongoDB."""
+"""The worker's configuration: loopback Redis, and mongomock instead of MongoDB."""
 
 import os
 

@@ -70,7 +70,7 @@ def report_task_instance(report: str, dag_id: str, record: str) -> Response:
     row = history.find(dag_id, record)
     if row is None:
         raise HTTPException(404, "there is no such record")
-    return _report(report, history.capture_here(row))
+    return _report(report, history.readable_capture(row))
 
 
 def show_dag(dag_id: str, format: str = "html") -> Response:

@@ -70,7 +70,7 @@ def running(chosen: Profiling) -> list[dict[str, Any]]:
                 entry = json.load(file)
             if results.is_alive(entry, 3 * NOTE_SECONDS):
                 found.append(entry)
-            elif results.is_here(entry):
+            elif results.is_this_host(entry):
                 os.unlink(path)
         except (OSError, ValueError, KeyError, TypeError):
             continue

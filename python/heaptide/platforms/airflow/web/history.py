@@ -19,7 +19,7 @@ def of_dag(dag_id: str) -> list[dict[str, Any]]:
     """Return the records of a DAG's task instances, the oldest first."""
     folder = captures.folder_of(dag_id, profiling.current().folder)
     rows = [row for row in results.read(folder) if row["labels"].get("dag_id") == dag_id]
-    _find_killed_elsewhere(dag_id, rows)
+    _mark_killed_on_other_hosts(dag_id, rows)
     for row in rows:
         complete(row)
     return rows
@@ -49,7 +49,7 @@ def of_task_instance(dag_id: str, run_id: str, task_id: str, map_index: int) -> 
     return sorted(rows, key=lambda row: (int(row["labels"]["try_number"]), row["began"]))
 
 
-def _find_killed_elsewhere(dag_id: str, rows: list[dict[str, Any]]) -> None:
+def _mark_killed_on_other_hosts(dag_id: str, rows: list[dict[str, Any]]) -> None:
     """Mark running processes of other hosts as killed if Airflow says that their try has failed."""
     known: dict[tuple[str, str, int], dict[int, str | None]] = {}
     for row in rows:
@@ -78,7 +78,7 @@ def record_id(row: dict[str, Any]) -> str:
     return f"{row['id']}/{row['labels'].get('try_number')}"
 
 
-def capture_here(row: dict[str, Any]) -> str | None:
+def readable_capture(row: dict[str, Any]) -> str | None:
     """Return the path of a record's capture, if it is in the folder of captures and this process can read it.
 
     Tasks write records, so a record must not make the API server send any other file.
@@ -115,7 +115,7 @@ def complete(row: dict[str, Any]) -> None:
     """Add the numbers of the capture to a record that lacks them: of a killed task, or of a parse."""
     if row["outcome"] == results.RUNNING or row["peak_bytes"] is not None:
         return
-    path = capture_here(row)
+    path = readable_capture(row)
     if path is not None:
         row.update(_summary(path, os.stat(path).st_mtime_ns))
         row["seconds"] = row["seconds"] or row.get("recorded_seconds")

@@ -98,7 +98,7 @@ def _notes(row: dict[str, Any]) -> str:
             "The capture has been removed: [profiling] heaptide_keep, heaptide_keep_days and "
             "heaptide_keep_bytes limit what is kept."
         )
-    elif history.capture_here(row) is None:
+    elif history.readable_capture(row) is None:
         notes.append(f"The capture is not readable on this host; it is at {history.location(row)}")
     return "".join(f'<p class="note">{layout.text(note)}</p>' for note in notes)
 
@@ -118,7 +118,7 @@ def _sites(row: dict[str, Any]) -> str:
 
 
 def _graph(row: dict[str, Any]) -> str:
-    if history.capture_here(row) is None:
+    if history.readable_capture(row) is None:
         return ""
     query = urlencode({"dag_id": row["labels"]["dag_id"], "record": history.record_id(row)})
     links = "".join(
