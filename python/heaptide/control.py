@@ -37,7 +37,7 @@ _controls: list[Control] = []
 
 
 class Control:
-    """The control API of this process, made by :func:`start`.
+    """The control API of this process, created by :func:`start`.
 
     address   where it answers requests, or None
     socket    the unix socket for `heaptide ctl` and for other processes of the same program

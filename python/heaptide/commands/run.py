@@ -187,7 +187,7 @@ class _Ending:
     def finish(self) -> None:
         """Complete the capture, and print the summary."""
         is_running = _native.active() is not None
-        # A recording that failed is also stopped: its keeper may be about to print the reason.
+        # A recording that failed is also stopped: Heaptide's own thread may be about to print the reason.
         recorded = tracker.stop() if is_running or os.getpid() == self.pid else None
         if recorded is None or not is_running or os.getpid() != self.pid:
             return

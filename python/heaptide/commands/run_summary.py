@@ -47,7 +47,7 @@ def _started_by_multiprocessing() -> int:
 
 
 def lines(path: str, folder: str, *, is_quiet: bool, page: str, is_opened: bool, is_forced: bool) -> list[str]:
-    """Make the page, open it, and return the lines of the summary; an empty list if the capture cannot be read."""
+    """Render the page, open it, and return the lines of the summary; an empty list if the capture cannot be read."""
     flags = [name for name, is_set in (("quiet", is_quiet), ("open", is_opened), ("force", is_forced)) if is_set]
     try:
         output = _output_of([*command_process.interpreter(__name__), path, folder, page, *flags])
@@ -59,7 +59,7 @@ def lines(path: str, folder: str, *, is_quiet: bool, page: str, is_opened: bool,
 
 
 def _output_of(command: list[str]) -> str | None:
-    """Run a command without importing anything. Returns what it prints, or None if it did not succeed."""
+    """Run a command without importing anything. Returns its output, or None if it failed."""
     reader, writer = os.pipe()
     try:
         redirected = [

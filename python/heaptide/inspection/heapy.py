@@ -112,7 +112,7 @@ class Heapy:
     """Inspects the heap of this process, or a snapshot of another one.
 
     heap()          all objects, or only those made since :meth:`setrelheap`
-    setrelheap()    leave out the present objects from now on
+    setrelheap()    leave out the current objects from now on
     heapu()         table of unreachable objects that remain after a collection
     iso(a, b)       the set of these objects
     load(path)      the objects of a snapshot from ``heaptide heap take`` or :meth:`save`, or a table from ``h.dump``

@@ -50,7 +50,7 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class GrownType:
-    """Live objects of one type: `delta` were made by this job, `count` by all jobs so far."""
+    """Live objects of one type: `delta` were created by this job, `count` by all jobs so far."""
 
     name: str
     count: int

@@ -253,7 +253,10 @@ def _stop() -> tuple[str, bool] | None:
 
 
 def stop_only(path: str) -> None:
-    """Stop the current recording if it writes to `path`, or has failed, so that its keeper prints the reason first."""
+    """Stop the current recording if it writes to `path`, or if it has failed.
+
+    After a failure, a thread of Heaptide may be about to print the reason; stopping waits for it.
+    """
     if _native.active() in (None, path):
         stop()
 

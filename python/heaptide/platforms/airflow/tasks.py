@@ -159,7 +159,7 @@ def _end_before_pauses() -> None:
 
     After the report, Airflow may queue the next part of the same try. If this process still ran then, to write numbers
     or upload its capture, the scheduler would mistake its end for the end of the next part, and fail the task. The date
-    of a rescheduled task is moved by the time that this takes.
+    of a rescheduled task is postponed by the time that this takes.
     """
     try:
         from airflow.sdk.execution_time.comms import CommsDecoder
