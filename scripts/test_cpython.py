@@ -58,8 +58,8 @@ class Outcome:
     def add(self, other: Outcome) -> None:
         """Add the results of another run. A test that did not run has the result `missing`."""
         for name in {*self.tests, *other.tests}:
-            mine = self.tests.get(name, ["missing"])
-            self.tests[name] = sorted({*mine, *other.tests.get(name, ["missing"])})
+            own_results = self.tests.get(name, ["missing"])
+            self.tests[name] = sorted({*own_results, *other.tests.get(name, ["missing"])})
         if other.ending != self.ending:
             self.ending = "unstable"
         self.n_runs += other.n_runs

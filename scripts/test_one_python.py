@@ -45,9 +45,9 @@ def digest(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def install_once(venv: Path, what: str, fingerprint: str, install: Callable[[], None]) -> None:
+def install_once(venv: Path, step: str, fingerprint: str, install: Callable[[], None]) -> None:
     """Run `install` unless the environment already has this fingerprint."""
-    marker = venv / f".{what}"
+    marker = venv / f".{step}"
     if not marker.exists() or marker.read_text() != fingerprint:
         install()
         marker.write_text(fingerprint)

@@ -8,7 +8,7 @@ import contextlib
 import json
 import sys
 
-how, n_jobs, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+form, n_jobs, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 TEXT = json.dumps([{"number": n, "lines": [n * 1.5, n * 2.5], "name": f"order {n}"} for n in range(size)])
 
 
@@ -49,18 +49,18 @@ def drive(coroutine):
         coroutine.send(None)
 
 
-def run(how, mark):
+def run(form, mark):
     """Run the jobs as functions."""
-    if how == "generator":
+    if form == "generator":
         marked = mark(steps)
         for _ in range(n_jobs):
             for _ in marked():
                 pass
-    elif how == "async function":
+    elif form == "async function":
         marked = mark(work_async)
         for _ in range(n_jobs):
             drive(marked())
-    elif how == "async generator":
+    elif form == "async generator":
         marked = mark(steps_async)
         for _ in range(n_jobs):
             drive(consume(marked()))
@@ -70,19 +70,19 @@ def run(how, mark):
             marked()
 
 
-if how.startswith("plain"):
-    run(how.removeprefix("plain").strip(), lambda function: function)
+if form.startswith("plain"):
+    run(form.removeprefix("plain").strip(), lambda function: function)
 else:
     import heaptide
 
-    if how == "block":
+    if form == "block":
         for _ in range(n_jobs):
             with heaptide.job("work", key="same", queue="mail"):
                 work()
-    elif how == "calls":
+    elif form == "calls":
         for _ in range(n_jobs):
             job = heaptide.job("work", key="same", queue="mail").begin()
             work()
             job.end()
     else:
-        run(how, heaptide.job("work", key="same", queue="mail"))
+        run(form, heaptide.job("work", key="same", queue="mail"))

@@ -160,13 +160,13 @@ def start(
     leaks                 flame graphs initially show memory that is still allocated
     follow_fork           forked children also have the control API, and a request to one process applies to all
     """
-    for what, number, least in (
+    for argument, number, least in (
         ("keep_sessions", keep_sessions, 0),
         ("keep_bytes", keep_bytes, 0),
         ("requests_per_second", requests_per_second, 1),
     ):
         if not isinstance(number, int) or not least <= number <= sys.maxsize:
-            raise ValueError(f"{what} is {number!r}: it must be a whole number from {least} on")
+            raise ValueError(f"{argument} is {number!r}: it must be a whole number from {least} on")
     redaction.hide(token)
     run = runs.publish("control")
     group = process_group.ProcessGroup.of_this_process()

@@ -106,16 +106,16 @@ def _settings() -> Answer:
 def _attach() -> Answer:
     """Return whether ``heaptide attach`` works for other processes of this user."""
     capabilities = _field("/proc/self/status", "CapEff:")
-    is_able = bool(int(capabilities or "0", 16) & _CAP_SYS_PTRACE)
+    has_capability = bool(int(capabilities or "0", 16) & _CAP_SYS_PTRACE)
     scope = int(_text("/proc/sys/kernel/yama/ptrace_scope") or 0)
     if scope == 3:
         return None, "kernel.yama.ptrace_scope is 3, so heaptide cannot attach to any process: use heaptide run"
-    if scope and not is_able:
+    if scope and not has_capability:
         return None, (
             f"kernel.yama.ptrace_scope is {scope}, so only root can attach to running processes: "
             "use sudo, or sysctl kernel.yama.ptrace_scope=0"
         )
-    return True, "heaptide can attach to running processes" + ("" if is_able else " of this user")
+    return True, "heaptide can attach to running processes" + ("" if has_capability else " of this user")
 
 
 def _limit() -> Answer:

@@ -104,8 +104,8 @@ def main() -> None:
         from heaptide.recording.capture_files import children_of
 
         words = ["flamegraph", *["-f"] * ("force" in flags), "-o", page, "--", path, *children_of(path)]
-        is_made = _native.main(words) == 0
-        if is_made and "open" in flags:
+        is_rendered = _native.main(words) == 0
+        if is_rendered and "open" in flags:
             from heaptide.commands.browser import open_page
 
             open_page(page)

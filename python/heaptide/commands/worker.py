@@ -203,10 +203,10 @@ def _patch_for_greenlets() -> bool:
 
 def _calls(plan: Plan) -> tuple[list[Call], bool]:
     """Return the jobs to run, and whether a file lists them."""
-    where = plan["job"]
-    if where.endswith(".jsonl"):
-        return _read_list(where), True
-    return [_call(where, _params(plan["params"], "--params"))], False
+    job_name = plan["job"]
+    if job_name.endswith(".jsonl"):
+        return _read_list(job_name), True
+    return [_call(job_name, _params(plan["params"], "--params"))], False
 
 
 def _read_list(path: str) -> list[Call]:
@@ -237,9 +237,9 @@ def _params(text: str | None, source: str) -> dict[str, Any]:
     return params
 
 
-def _call(where: str, params: dict[str, Any]) -> Call:
+def _call(job_name: str, params: dict[str, Any]) -> Call:
     """Find a job by `module:name`, `module.name` or `file.py:name`."""
-    path, colon, name = where.partition(":")
+    path, colon, name = job_name.partition(":")
     if path.endswith(".py"):
         try:
             program = loading.load(path, name or None)
@@ -249,9 +249,9 @@ def _call(where: str, params: dict[str, Any]) -> Call:
             raise NoSuchJob(f"{path} cannot be imported: {reason(error)}") from None
         return Call(name or os.path.splitext(os.path.basename(path))[0], program.function, params)
     if not colon:
-        path, _, name = where.rpartition(".")
+        path, _, name = job_name.rpartition(".")
     if not path or not name:
-        raise NoSuchJob(f"{where} names no job: write module:function, or the path of a Python file")
+        raise NoSuchJob(f"{job_name} names no job: write module:function, or the path of a Python file")
     if "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
@@ -262,19 +262,19 @@ def _call(where: str, params: dict[str, Any]) -> Call:
         found = getattr(found, part, None)
     if found is None:
         raise NoSuchJob(f"{path} has no {name}: write module:function")
-    return _callable(where, found, params)
+    return _callable(job_name, found, params)
 
 
-def _callable(where: str, found: Any, params: dict[str, Any]) -> Call:
+def _callable(job_name: str, found: Any, params: dict[str, Any]) -> Call:
     if not inspect.isclass(found):
         if not callable(found):
-            raise NoSuchJob(f"{where} cannot be called: name a function, or a class with a method perform or run")
-        return Call(where, found, params)
+            raise NoSuchJob(f"{job_name} cannot be called: name a function, or a class with a method perform or run")
+        return Call(job_name, found, params)
     made: Any = found()
     if callable(getattr(made, "perform", None)):
-        return Call(where, made.perform, params)
+        return Call(job_name, made.perform, params)
     for platform in platforms.all_platforms():
         for method, parameter in platform.task_methods.items():
             if callable(getattr(made, method, None)):
-                return Call(where, getattr(made, method), {parameter: params})
-    raise NoSuchJob(f"{where} has no method perform or run: name a function, or a class with one of them")
+                return Call(job_name, getattr(made, method), {parameter: params})
+    raise NoSuchJob(f"{job_name} has no method perform or run: name a function, or a class with one of them")

@@ -261,7 +261,7 @@ class Relation:
             return NotImplemented
         return _Both(self, other)
 
-    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Any:
+    def __call__(self, *args: object, dictof: object = None, name: str | None = None) -> Any:
         """Return the kind for a type, size, module name, reference or address; with `dictof`, for dicts of a type."""
         if dictof is not None:
             label = "dict (no owner)" if dictof == () else f"dict of {type_name(dictof)}"
@@ -271,21 +271,21 @@ class Relation:
             return Kind(by, name)
         if self._name == "Unity":
             return Kind("unity", "Anything")
-        if self._name == "Prod" and not what:
+        if self._name == "Prod" and not args:
             return Kind("producer", "unknown")
-        if not what:
+        if not args:
             raise TypeError(f"{self._name} needs an argument: the value to select by")
         if self._name == "Idset":
             from heaptide.inspection.heapy import of_objects
 
-            return of_objects(what)
+            return of_objects(args)
         if self._name == "Via":
-            return Kind("via", ", ".join(sorted(repr(reference) for reference in what)))
-        if self._name == "Prod" and len(what) == 2:
-            return Kind("producer", f"{what[0]}:{what[1]}")
+            return Kind("via", ", ".join(sorted(repr(reference) for reference in args)))
+        if self._name == "Prod" and len(args) == 2:
+            return Kind("producer", f"{args[0]}:{args[1]}")
         if self._name == "Rcs":
-            return Kind("referrers", ", ".join(sorted(map(type_name, what))))
-        return Kind(by, type_name(what[0]), cast("type", what[0]) if is_a(what[0], type) else None)
+            return Kind("referrers", ", ".join(sorted(map(type_name, args))))
+        return Kind(by, type_name(args[0]), cast("type", args[0]) if is_a(args[0], type) else None)
 
     def __getattr__(self, name: str) -> Kind:
         """Return the kind of a built-in type by its capitalised name: ``hp.Type.Int``."""
@@ -355,11 +355,11 @@ class _Both(Relation):
             for other, members in self._second.divide(part)
         ]
 
-    def __call__(self, *what: object, dictof: object = None, name: str | None = None) -> Any:
+    def __call__(self, *args: object, dictof: object = None, name: str | None = None) -> Any:
         """Return the kind of objects that have the first value in one relation and the second in the other."""
-        if len(what) != 2:
+        if len(args) != 2:
             raise TypeError(f"{self._name} needs two arguments: one for each relation")
-        return self._first(what[0]) & self._second(what[1])
+        return self._first(args[0]) & self._second(args[1])
 
 
 class _Findex(Relation):
@@ -398,11 +398,11 @@ def findex(*kinds: object) -> Relation:
     )
 
 
-def type_name(what: object) -> str:
+def type_name(type_or_name: object) -> str:
     """Return the name of a type as in tables, and any other value as text."""
-    if is_a(what, Kind):
-        return cast("Kind", what)._label
-    if not is_a(what, type):
-        return str(what)
-    module, name = names_of_type(cast("type", what))
+    if is_a(type_or_name, Kind):
+        return cast("Kind", type_or_name)._label
+    if not is_a(type_or_name, type):
+        return str(type_or_name)
+    module, name = names_of_type(cast("type", type_or_name))
     return name if module == "builtins" else f"{module}.{name}"

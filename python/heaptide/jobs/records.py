@@ -123,7 +123,7 @@ class Book:
         self._inherited = parent._inherited | parent._open
         parent._file.close()
 
-    def _line(self, event: str, job: Any, when: float) -> bytes:
+    def _line(self, event: str, job: Any, moment: float) -> bytes:
         has_ended, seconds = event == "end", job.seconds
         if self._n_label_changes != labels.n_changes:
             self._n_label_changes = labels.n_changes
@@ -141,7 +141,7 @@ class Book:
             "key": key,
             "labels": labels_of_job,
             "thread": getattr(job, "thread", None) or threading.get_native_id(),
-            "time": round(when, 6),
+            "time": round(moment, 6),
             "seconds": None if seconds is None or not has_ended else round(seconds, 6),
             "outcome": job.outcome if has_ended else "running",
             "error": getattr(job, "error", None),

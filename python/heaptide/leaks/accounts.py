@@ -16,7 +16,7 @@ from heaptide.leaks import inheritance
 
 _lock = threading.Lock()
 _n_users = 0
-_is_learnt = False
+_has_learnt_contexts = False
 _is_read = False
 
 # The job that runs in this context.
@@ -59,20 +59,20 @@ def are_contexts_read() -> bool:
 
 def learn_contexts() -> None:
     """Find the interpreter's contexts in memory, and test whether the hooks read their variables correctly."""
-    global _is_learnt, _is_read
-    if _is_learnt:
+    global _has_learnt_contexts, _is_read
+    if _has_learnt_contexts:
         return
-    _is_learnt = True
+    _has_learnt_contexts = True
     contexts = [contextvars.Context() for _ in range(3)]
     n_candidates = [context.run(_native.learn_context, context) for context in contexts]
     others: list[contextvars.ContextVar[int]] = [contextvars.ContextVar(f"heaptide_{i}") for i in range(80)]
-    is_right = n_candidates[-1] == 1 and all(
+    is_found = n_candidates[-1] == 1 and all(
         contextvars.Context().run(_reads_right, others[:n_others], late)
         for n_others in (0, 1, 10, 20, 80)
         for late in (False, True)
     )
-    _is_read = is_right
-    _native.trust_contexts(is_right)
+    _is_read = is_found
+    _native.trust_contexts(is_found)
 
 
 def _reads_right(others: list[contextvars.ContextVar[int]], late: bool) -> bool:

@@ -127,7 +127,7 @@ def profiling_file() -> str | None:
     return next(filter(None, map(os.environ.get, [PROFILING_FILE, *others])), None)
 
 
-def deliver(text: str, stream: Any, what: str) -> None:
+def deliver(text: str, stream: Any, subject: str) -> None:
     """Write a report to its stream or file. Never raises: a failed report must not stop the program."""
     try:
         path = profiling_file()
@@ -139,7 +139,7 @@ def deliver(text: str, stream: Any, what: str) -> None:
             _write(sys.stdout, text)
     except Exception as error:
         say_once(
-            f"the line report of {what} could not be written ({reason(error)}): check the stream or file it goes to"
+            f"the line report of {subject} could not be written ({reason(error)}): check the stream or file it goes to"
         )
 
 

@@ -43,9 +43,7 @@ class Retention:
         for is_child, modified, size, path in self._captures():
             n_children += is_child
             n_bytes += size
-            is_excess = (
-                (is_child and n_children > self.keep_children) or n_bytes > self.keep_total or modified < oldest
-            )
+            is_excess = (is_child and n_children > self.keep_children) or n_bytes > self.keep_total or modified < oldest
             if is_excess and path != self.path and not _is_written(path, self.path):
                 n_children -= is_child
                 n_bytes -= size

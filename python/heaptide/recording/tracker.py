@@ -178,12 +178,12 @@ class Tracker:
         self.stop()
 
 
-def _check(name: str, value: object, what: str, largest: int) -> None:
+def _check(name: str, value: object, unit: str, largest: int) -> None:
     """Raise an exception unless the value is a whole number from 1 to `largest`."""
     if not isinstance(value, int):
-        raise TypeError(f"{name} must be {what} from 1 to {largest}, not {value!r}")
+        raise TypeError(f"{name} must be {unit} from 1 to {largest}, not {value!r}")
     if not 1 <= value <= largest:
-        raise ValueError(f"{name} must be {what} from 1 to {largest}, not {value}")
+        raise ValueError(f"{name} must be {unit} from 1 to {largest}, not {value}")
 
 
 def start(

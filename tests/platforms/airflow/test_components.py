@@ -219,8 +219,8 @@ def test_component_does_not_end_a_recording_that_others_started(answers: Answers
 @pytest.mark.behaviour("memray_keeps_its_keys")
 def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     environment = installed("airflow")
-    beside = environment.folder / "memray-beside"
-    if not (beside / "memray").exists():
+    memray_folder = environment.folder / "memray-memray_folder"
+    if not (memray_folder / "memray").exists():
         requirements = PROGRAMS.parent / "requirements-memray.txt"
         environment.run(
             "python",
@@ -230,7 +230,7 @@ def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment]
             "--quiet",
             "--no-deps",
             "--target",
-            beside,
+            memray_folder,
             "-r",
             requirements,
             cwd=tmp_path,
@@ -240,7 +240,7 @@ def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment]
         "both": {"component": "scheduler", "env": {MEMRAY: "scheduler", HEAPTIDE: "scheduler"}},
         "heaptide": {"component": "api", "env": {MEMRAY: "scheduler", HEAPTIDE: "api"}},
     }
-    answers = run_cases(environment, tmp_path, cases, PYTHONPATH=str(beside))
+    answers = run_cases(environment, tmp_path, cases, PYTHONPATH=str(memray_folder))
     for case in ("memray", "both"):
         assert answers.results[case] == {"value": 5, "loaded": False, "memray": True}
         assert answers.log(case).count("memray records scheduler: it is installed") == 1

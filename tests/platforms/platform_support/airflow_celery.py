@@ -15,7 +15,7 @@ from platform_support.airflow_stack import PROGRAMS, Home, Stack, free_ports, wa
 
 NEAR, FAR = "near-host", "far-host"
 _NAMESPACE = ["unshare", "--uts"] if os.getuid() == 0 else ["unshare", "--user", "--map-root-user", "--uts"]
-_BECOME = 'echo "$1" > /proc/sys/kernel/hostname; shift; exec "$@"'
+_SET_HOST_NAME = 'echo "$1" > /proc/sys/kernel/hostname; shift; exec "$@"'
 
 
 class Broker:
@@ -71,5 +71,16 @@ def far_folder(home: Home) -> Path:
 def _start(stack: Stack, name: str, host: str, queue: str, *options: str, **env: str) -> None:
     airflow = str(stack.home.environment.bin / "airflow")
     worker = [airflow, "celery", "worker", "--concurrency", "1", "--queues", queue, "--celery-hostname", f"{queue}@%h"]
-    words = [*_NAMESPACE, "sh", "-c", _BECOME, "sh", host, *worker, "--without-mingle", "--without-gossip", *options]
+    words = [
+        *_NAMESPACE,
+        "sh",
+        "-c",
+        _SET_HOST_NAME,
+        "sh",
+        host,
+        *worker,
+        "--without-mingle",
+        "--without-gossip",
+        *options,
+    ]
     stack.start_component(name, *words, **env)

@@ -40,9 +40,9 @@ def free_ports(n: int) -> list[int]:
     return ports
 
 
-def wait(poll: Callable[[], Any], what: str) -> Any:
+def wait(poll: Callable[[], Any], event: str) -> Any:
     """Wait for a condition that is expensive to check: a request to another process."""
-    return wait_until(lambda: poll() or time.sleep(0.3), what)
+    return wait_until(lambda: poll() or time.sleep(0.3), event)
 
 
 class Home:

@@ -134,8 +134,8 @@ def _site_packages(environment: Environment) -> Path:
     return environment.folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
 
 
-def _marker(folder: Path, what: str) -> str:
-    marker = folder / f".{what}"
+def _marker(folder: Path, step: str) -> str:
+    marker = folder / f".{step}"
     return marker.read_text() if marker.exists() else ""
 
 

@@ -40,7 +40,7 @@ def note(n, frame):
     truth[n] = frames[::-1]
 
 
-def go(state, depth):
+def walk(state, depth):
     if len(truth) >= LIMIT:
         return 0
     witness()
@@ -59,8 +59,8 @@ class State:
 
 @way
 def plain(state, depth):
-    go(state, depth)
-    return go(
+    walk(state, depth)
+    return walk(
         state,
         depth,
     )
@@ -69,17 +69,17 @@ def plain(state, depth):
 @way
 def recursive(state, depth):
     def dive(n):
-        return dive(n - 1) if n else go(state, depth)
+        return dive(n - 1) if n else walk(state, depth)
 
     dive(state.rng.randrange(30))
 
 
 def counting(state, depth):
     for _ in range(4):
-        go(state, depth)
+        walk(state, depth)
         yield
     try:
-        yield go(state, depth)
+        yield walk(state, depth)
     finally:
         witness()
 
@@ -115,7 +115,7 @@ def delegated(state, depth):
 def coroutine(state, depth):
     class Pause:
         def __await__(self):
-            yield go(state, depth)
+            yield walk(state, depth)
 
     async def inner():
         await Pause()
@@ -127,7 +127,7 @@ def coroutine(state, depth):
             witness()
 
     async def stream():
-        yield go(state, depth)
+        yield walk(state, depth)
         await Pause()
 
     one = outer()
@@ -141,37 +141,37 @@ def coroutine(state, depth):
 
 @way
 def from_c(state, depth):
-    sorted([1, 2], key=lambda _: go(state, depth))
-    list(map(lambda _: go(state, depth), "a"))
-    functools.reduce(lambda total, _: total + go(state, depth), [1], 0)
-    re.sub("x", lambda _: str(go(state, depth)), "x")
+    sorted([1, 2], key=lambda _: walk(state, depth))
+    list(map(lambda _: walk(state, depth), "a"))
+    functools.reduce(lambda total, _: total + walk(state, depth), [1], 0)
+    re.sub("x", lambda _: str(walk(state, depth)), "x")
 
 
 @way
 def fresh_code(state, depth):
     name = f"fresh_{state.rng.randrange(1000)}"
-    text = "\n" * state.rng.randrange(300) + f"def {name}():\n  witness()\n  return go(state, depth)\n{name}()"
-    exec(compile(text, f"<{name}>", "exec"), {"witness": witness, "go": go, "state": state, "depth": depth})
-    eval("go(state, depth)")
+    text = "\n" * state.rng.randrange(300) + f"def {name}():\n  witness()\n  return walk(state, depth)\n{name}()"
+    exec(compile(text, f"<{name}>", "exec"), {"witness": witness, "walk": walk, "state": state, "depth": depth})
+    eval("walk(state, depth)")
 
 
 @way
 def class_body(state, depth):
     class Body:
-        value = go(state, depth)
+        value = walk(state, depth)
 
         def __init__(self):
-            go(state, depth)
+            walk(state, depth)
 
         @property
         def prop(self):
-            return go(state, depth)
+            return walk(state, depth)
 
         def __getattr__(self, name):
-            return go(state, depth)
+            return walk(state, depth)
 
         def __add__(self, other):
-            return go(state, depth)
+            return walk(state, depth)
 
         def __del__(self):
             witness()
@@ -190,10 +190,10 @@ def class_body(state, depth):
 def exceptions(state, depth):
     try:
         try:
-            go(state, depth)
+            walk(state, depth)
             raise KeyError(depth)
         except KeyError:
-            go(state, depth)
+            walk(state, depth)
             raise
         finally:
             witness()
@@ -214,23 +214,23 @@ def managed():
 @way
 def contexts(state, depth):
     with managed(), managed():
-        go(state, depth)
+        walk(state, depth)
 
 
 @way
 def comprehensions(state, depth):
-    [go(state, depth) for _ in "a"]
-    {go(state, depth): witness() for _ in "a"}
-    sum(go(state, depth) for _ in "a")
+    [walk(state, depth) for _ in "a"]
+    {walk(state, depth): witness() for _ in "a"}
+    sum(walk(state, depth) for _ in "a")
 
 
 @way
 def thread(state, depth):
     if depth < 6:
         helper = State(state.rng.random())
-        other = threading.Thread(target=go, args=(helper, depth))
+        other = threading.Thread(target=walk, args=(helper, depth))
         other.start()
-        go(state, depth)
+        walk(state, depth)
         other.join()
 
 
@@ -239,7 +239,7 @@ def traced(state, depth):
     # Trace functions are Python code that runs between two lines.
     if sys.gettrace() is None:
         sys.settrace(lambda *_: None)
-        go(state, depth)
+        walk(state, depth)
         sys.settrace(None)
 
 
@@ -249,7 +249,7 @@ if "greenlet" in sys.argv[3:]:
     @way
     def greenlets(state, depth):
         def other():
-            go(state, depth)
+            walk(state, depth)
             parent.switch()
             witness()
 
@@ -264,5 +264,5 @@ gc.disable()
 sys.setrecursionlimit(20_000)
 start = State(SEED)
 while len(truth) < LIMIT:
-    go(start, 0)
+    walk(start, 0)
 json.dump(truth, sys.stdout)

@@ -114,8 +114,8 @@ def test_recording_ends_after_its_duration(tmp_path: Path, stats: Callable[..., 
 
 
 @once
-@pytest.mark.parametrize("how", ["Ctrl-C", "heaptide detach"])
-def test_recording_with_a_duration_can_be_stopped_earlier(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("stopped_by", ["Ctrl-C", "heaptide detach"])
+def test_recording_with_a_duration_can_be_stopped_earlier(tmp_path: Path, stopped_by: str) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
         attach(process, "-o", tmp_path / "first.tide")  # skips the test where attaching is forbidden
@@ -124,14 +124,14 @@ def test_recording_with_a_duration_can_be_stopped_earlier(tmp_path: Path, how: s
         with subprocess.Popen([sys.executable, "-m", "heaptide", *words], stderr=subprocess.PIPE, text=True) as command:
             assert command.stderr is not None
             assert "recording process" in command.stderr.readline()
-            if how == "Ctrl-C":
+            if stopped_by == "Ctrl-C":
                 command.send_signal(signal.SIGINT)
             else:
                 detach(process)
             message = command.stderr.read()
         assert command.returncode == 0
         assert f"recorded into {capture}" in message and "Traceback" not in message
-        assert ("another command stopped the recording" in message) == (how != "Ctrl-C")
+        assert ("another command stopped the recording" in message) == (stopped_by != "Ctrl-C")
         end(process)
 
 

@@ -45,7 +45,7 @@ for number in range(12):
 """
 
 # Expressions whose results are the same text in both.
-SAME = {
+SAME_RESULTS = {
     "paths of one object": "sorted(tail(path) for path in hp.iso(orders[3]).sp)",
     "numpaths": "hp.iso(*orders).sp.numpaths, hp.iso(orders[3]).sp.maxpaths",
     "paths as list": "len(hp.iso(*orders).sp.aslist()), len(list(hp.iso(*orders).shpaths))",
@@ -177,7 +177,7 @@ for name, expression in EXPRESSIONS.items():
 def output(folder: Path, *, compat: bool) -> dict[str, str]:
     """Run all expressions under guppy, or under Heaptide's name for it."""
     program = folder / "program.py"
-    program.write_text(f"{HEAD}\nEXPRESSIONS = {SAME!r}\n{FUNCTIONS}")
+    program.write_text(f"{HEAD}\nEXPRESSIONS = {SAME_RESULTS!r}\n{FUNCTIONS}")
     environment = {**os.environ, **({"HEAPTIDE_COMPAT": "guppy"} if compat else {})}
     done = subprocess.run([sys.executable, program], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -192,7 +192,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], dict
     return output(folder, compat=False), output(folder, compat=True)
 
 
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("name", SAME_RESULTS)
 def test_expression_has_the_same_result_as_with_guppy(both: tuple[dict[str, str], dict[str, str]], name: str) -> None:
     by_guppy, by_heaptide = both
     assert by_heaptide[name] == by_guppy[name]

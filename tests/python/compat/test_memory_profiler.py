@@ -183,10 +183,10 @@ def python(folder: Path, *words: str, compat: bool, **options: str) -> subproces
 def test_program_prints_the_same_as_with_memory_profiler(tmp_path: Path, name: str) -> None:
     lines = PROGRAMS[name].splitlines()[1:]
     (tmp_path / "program.py").write_text("\n".join(line[8:] for line in lines) + "\n")
-    real, heaptides = (python(tmp_path, "program.py", compat=compat) for compat in (False, True))
+    real, replacement = (python(tmp_path, "program.py", compat=compat) for compat in (False, True))
     assert real.returncode == 0, real.stderr
-    assert heaptides.returncode == 0, heaptides.stderr
-    assert normalised(heaptides.stdout) == normalised(real.stdout)
+    assert replacement.returncode == 0, replacement.stderr
+    assert normalised(replacement.stdout) == normalised(real.stdout)
 
 
 def normalised(text: str) -> str:

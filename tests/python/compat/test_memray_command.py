@@ -119,9 +119,9 @@ def page_data(page: Path) -> str:
 
 def test_confidential_files_decide_whether_source_is_in_a_page(folder: Path) -> None:
     memray("run", "-q", "-o", "a.bin", "jobs/job.py", cwd=folder)
-    for which, has_source in (("all", False), ("none", True), ("default", True)):
-        memray("flamegraph", "-f", "-o", "a.html", "--confidential-files", which, "a.bin", cwd=folder)
-        assert ("range(4)]" in page_data(folder / "a.html")) == has_source, which
+    for setting, has_source in (("all", False), ("none", True), ("default", True)):
+        memray("flamegraph", "-f", "-o", "a.html", "--confidential-files", setting, "a.bin", cwd=folder)
+        assert ("range(4)]" in page_data(folder / "a.html")) == has_source, setting
 
 
 def installed(folder: Path, name: str = "memray") -> Path:

@@ -97,11 +97,11 @@ def test_commands_print_the_same_lines_as_mprof(tmp_path: Path, words: str) -> N
 
 @pytest.mark.parametrize("words", ["list", "rm 5", "peak", "plot"])
 def test_empty_folder_gives_the_same_exit_code_as_mprof(tmp_path: Path, words: str) -> None:
-    real, heaptides = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
+    real, replacement = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
     if "matplotlib is needed" in real.stdout:
         pytest.skip("matplotlib has no wheel for this interpreter")
-    assert (heaptides.stdout, heaptides.returncode) == (real.stdout, real.returncode)
-    assert "Traceback" not in heaptides.stderr
+    assert (replacement.stdout, replacement.returncode) == (real.stdout, real.returncode)
+    assert "Traceback" not in replacement.stderr
 
 
 @pytest.mark.parametrize("options", [[], ["-M", "-C"], ["--python"], ["--nopython"]])
@@ -109,12 +109,12 @@ def test_run_prints_the_same_lines_as_mprof_and_writes_a_file_it_reads(tmp_path:
     (tmp_path / "job.py").write_text(f"#!{sys.executable}\nprint('hello', flush=True)\nblock = bytearray(32 << 20)\n")
     (tmp_path / "job.py").chmod(0o755)
     program = "./job.py"
-    real, heaptides = (
+    real, replacement = (
         mprof(tmp_path, "run", "-T", "0.01", "-o", f"{compat or 'real'}.dat", *options, program, compat=compat)
         for compat in ("", "mprof")
     )
-    assert sorted(heaptides.stdout.splitlines()) == sorted(real.stdout.splitlines())
-    assert (heaptides.returncode, real.returncode) == (0, 0), heaptides.stderr + real.stderr
+    assert sorted(replacement.stdout.splitlines()) == sorted(real.stdout.splitlines())
+    assert (replacement.returncode, real.returncode) == (0, 0), replacement.stderr + real.stderr
     read_by_mprof = mprof(tmp_path, "peak", "mprof.dat", compat="").stdout
     assert read_by_mprof == mprof(tmp_path, "peak", "mprof.dat").stdout
     assert parse_peaks(read_by_mprof)[0] > 5
@@ -135,9 +135,9 @@ def test_exit_code_and_interpreter_options_reach_the_program(tmp_path: Path, com
 
 def test_exit_code_option_reports_the_failure_as_mprof_does(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text("raise SystemExit(4)")
-    real, heaptides = (mprof(tmp_path, "run", "-E", "job.py", compat=compat) for compat in ("", "mprof"))
-    assert (heaptides.returncode, heaptides.stderr) == (real.returncode, real.stderr.replace("__main__", "mprof"))
-    assert "non-zero exit code: 4" in heaptides.stderr
+    real, replacement = (mprof(tmp_path, "run", "-E", "job.py", compat=compat) for compat in ("", "mprof"))
+    assert (replacement.returncode, replacement.stderr) == (real.returncode, real.stderr.replace("__main__", "mprof"))
+    assert "non-zero exit code: 4" in replacement.stderr
 
 
 def test_signal_that_kills_the_program_kills_mprof(tmp_path: Path) -> None:

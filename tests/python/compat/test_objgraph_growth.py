@@ -115,7 +115,8 @@ def main(name):
         if isinstance(each, threading.Event):
             each.set()
     names = {*by_heaptide, *by_objgraph}
-    different = {name: (by_heaptide.get(name, 0), by_objgraph[name]) for name in names if by_heaptide.get(name, 0) != by_objgraph[name]}
+    pairs = {name: (by_heaptide.get(name, 0), by_objgraph[name]) for name in names}
+    different = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     print(json.dumps([different, len(collections_run)]))
 
 main(sys.argv[1])

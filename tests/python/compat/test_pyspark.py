@@ -13,7 +13,7 @@ from support.pyspark_folder import ensure_java, folder
 
 pytestmark = pytest.mark.once
 
-# PySpark has two ways to enable the profiler. The first, for old programs, must be configured before the context starts.
+# PySpark has two ways to enable the profiler. The first, for old programs, must be set before the context starts.
 PROGRAM = """
 import memory_profiler
 from pyspark.sql import SparkSession

@@ -51,10 +51,10 @@ def check_same_numbers(folder: Path, program: Path, options: list[str], memray_o
     """Check that total, peak and leaks of every line agree."""
     capture, memray_capture = record(folder, program, options, memray_options)
     actual, reference = heaptide_numbers(capture), memray_numbers(memray_capture)
-    for what in ("total", "peak", "leaked"):
-        expected = own_lines(getattr(reference, what), program)
-        assert expected, what
-        assert own_lines(getattr(actual, what), program) == expected, what
+    for statistic in ("total", "peak", "leaked"):
+        expected = own_lines(getattr(reference, statistic), program)
+        assert expected, statistic
+        assert own_lines(getattr(actual, statistic), program) == expected, statistic
 
 
 def test_kept_temporary_grown_and_mapped_blocks_agree(tmp_path: Path) -> None:

@@ -132,8 +132,8 @@ def test_native_functions_can_be_hidden_and_an_unknown_scope_is_refused(program:
     shown, hidden = program.get("tree?native=1").text, program.get("tree?native=0").text
     assert shown != hidden and "job.py" in hidden
     assert "not 'x'" in program.ask("GET", "stats?native=x").json()["error"].replace('"', "'")
-    nobody = program.ask("GET", "stats?thread=nobody").json()
-    assert nobody["error"].startswith("no thread has this name")
+    no_thread = program.ask("GET", "stats?thread=nobody").json()
+    assert no_thread["error"].startswith("no thread has this name")
 
 
 def test_links_start_with_the_prefix_that_a_proxy_strips(tmp_path: Path) -> None:

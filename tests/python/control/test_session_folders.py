@@ -1,4 +1,4 @@
-"""Tests that other users of the machine cannot use the folder of sessions to read or change files of the program's user.
+"""Tests that other users cannot use the folder of sessions to read or change files of the program's user.
 
 Most of these tests need root, because they change the owner of files with chown.
 """

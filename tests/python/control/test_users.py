@@ -32,7 +32,7 @@ def root() -> None:
 
 
 # Becomes another user after all imports, because that user may not be able to read the modules.
-BECOME = """
+SWITCH_USER = """
 import encodings.idna, http.client, json, os, socket, sys
 sys.path.insert(0, {tests!r})
 from support.controlled_program import ask
@@ -45,7 +45,9 @@ given = {given!r}
 
 def as_user(user: int, script: str, given: Any) -> Any:
     """Run a script as another user. It finds its input in `given`, and prints its result as JSON."""
-    text = BECOME.format(tests=str(REPOSITORY / "tests" / "python"), user=user, given=given) + textwrap.dedent(script)
+    text = SWITCH_USER.format(tests=str(REPOSITORY / "tests" / "python"), user=user, given=given) + textwrap.dedent(
+        script
+    )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -78,12 +78,12 @@ SHAPES = {
 }
 
 
-def snapshot(folder: Path, how: str) -> Path:
+def snapshot(folder: Path, leak_kind: str) -> Path:
     """Run the program with one type of leak, and return its snapshot."""
     program = folder / "job.py"
     program.write_text(PROGRAM.format(n=N_LEAKED))
-    path = folder / f"{how}.heap"
-    subprocess.run([sys.executable, program, how, path], check=True)
+    path = folder / f"{leak_kind}.heap"
+    subprocess.run([sys.executable, program, leak_kind, path], check=True)
     return path
 
 
@@ -99,10 +99,10 @@ def cached(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return snapshot(tmp_path_factory.mktemp("cached"), "keep_in_cache")
 
 
-@pytest.mark.parametrize("how", SHAPES)
-def test_leak_is_the_first_suspect_with_its_shape_and_holder(tmp_path: Path, how: str) -> None:
-    shape, holder = SHAPES[how]
-    found = json.loads(heap("suspects", "--json", snapshot(tmp_path, how)))
+@pytest.mark.parametrize("leak_kind", SHAPES)
+def test_leak_is_the_first_suspect_with_its_shape_and_holder(tmp_path: Path, leak_kind: str) -> None:
+    shape, holder = SHAPES[leak_kind]
+    found = json.loads(heap("suspects", "--json", snapshot(tmp_path, leak_kind)))
     first = found["suspects"][0]
     assert first["shape"] == shape
     assert first["holder"].startswith(holder)
@@ -167,13 +167,13 @@ def test_view_in_python_agrees_with_the_command_line(cached: Path) -> None:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Snapshots of the program taken while its objects were recorded, by type of leak."""
     made = {}
-    for how in SHAPES:
-        folder = tmp_path_factory.mktemp(how)
+    for leak_kind in SHAPES:
+        folder = tmp_path_factory.mktemp(leak_kind)
         program = folder / "job.py"
         program.write_text(PROGRAM.format(n=N_LEAKED))
-        made[how] = folder / f"{how}.heap"
+        made[leak_kind] = folder / f"{leak_kind}.heap"
         command = [sys.executable, "-m", "heaptide", "run", "--objects", "-o", folder / "job.tide", program]
-        subprocess.run([*command, how, made[how]], check=True, capture_output=True)
+        subprocess.run([*command, leak_kind, made[leak_kind]], check=True, capture_output=True)
     return made
 
 
@@ -183,10 +183,12 @@ def line_of(site: dict[str, object], program: Path) -> str:
     return program.read_text().splitlines()[int(str(site["line"])) - 1].strip()
 
 
-@pytest.mark.parametrize("how", SHAPES)
-def test_leak_during_a_recording_is_the_first_suspect_with_holder_and_line(recorded: dict[str, Path], how: str) -> None:
-    shape, holder = SHAPES[how]
-    path = recorded[how]
+@pytest.mark.parametrize("leak_kind", SHAPES)
+def test_leak_during_a_recording_is_the_first_suspect_with_holder_and_line(
+    recorded: dict[str, Path], leak_kind: str
+) -> None:
+    shape, holder = SHAPES[leak_kind]
+    path = recorded[leak_kind]
     first = json.loads(heap("suspects", "--json", path))["suspects"][0]
     assert first["shape"] == shape
     assert first["holder"].startswith(holder)

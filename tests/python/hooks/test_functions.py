@@ -147,11 +147,13 @@ def test_getline_buffer_is_recorded_with_its_final_size(recording: Recording) ->
     assert recording.leaks["line_of_a_file"] == printed["size"]
 
 
-@pytest.mark.parametrize(("scenario", "what", "least"), [("line_of_a_file", "file", 200), ("folder", "folder", 32_768)])
+@pytest.mark.parametrize(
+    ("scenario", "structure", "least"), [("line_of_a_file", "file", 200), ("folder", "folder", 32_768)]
+)
 def test_open_files_and_directories_of_the_c_library_are_recorded_and_freed(
-    recording: Recording, scenario: str, what: str, least: int
+    recording: Recording, scenario: str, structure: str, least: int
 ) -> None:
-    address = recording.printed[scenario][what]
+    address = recording.printed[scenario][structure]
     events = [event for event in recording.events if event.address == address]
     # Other blocks may use the same address before and after; the size identifies the right one.
     ends = [

@@ -47,7 +47,7 @@ def test_arena_of_a_bundled_allocator_has_a_frame_that_names_its_library(
     assert found[3_002_368][-1] == found[5_001_216][-1] == ARENA
     assert "grow" in found[3_002_368][:-1]
     assert ARENA not in found[8_192] and "grow" in found[8_192]
-    left = functions(capture, which="--leaks")
+    left = functions(capture, selection="--leaks")
     assert 3_002_368 in left and 5_001_216 not in left
     assert f"{ARENA}:{library}" in heaptide("stats", capture).stdout
 
@@ -69,9 +69,9 @@ for number, name in enumerate(("first", "second")):
     assert 7_000_064 not in second
 
 
-def bytes_below(function: str, capture: Path, which: str = "--total") -> int:
+def bytes_below(function: str, capture: Path, selection: str = "--total") -> int:
     """Sum the bytes allocated below a function of the program; skip the test if polars' allocator hides them."""
-    text = heaptide("transform", "csv", which, "-o", "-", capture).stdout
+    text = heaptide("transform", "csv", selection, "-o", "-", capture).stdout
     rows = list(csv.DictReader(text.splitlines()))
     if any("opaque arena of" in row["stack_trace"] for row in rows):
         pytest.skip("this polars has no jemalloc whose blocks can be recorded")

@@ -278,12 +278,12 @@ def test_old_files_are_removed_by_number_age_and_size_but_not_those_of_live_proc
         """Return the files that a process with these settings keeps. All files but `recent` are 40 days old."""
         folder.mkdir(exist_ok=True)
         old = time.time() - 40 * 86_400
-        for which, name in names.items():
+        for age, name in names.items():
             (folder / name).write_text("{}\n" * 1000)
-            if which != "recent":
+            if age != "recent":
                 os.utime(folder / name, (old, old))
         run_jobs(tmp_path, "with heaptide.job('mail'): pass", **env)
-        kept = {which for which, name in names.items() if (folder / name).exists()}
+        kept = {age for age, name in names.items() if (folder / name).exists()}
         for path in folder.iterdir():
             path.unlink()
         return kept

@@ -18,7 +18,7 @@ TOLERANCE = 1_000
 THREE_BUFFERS = 3 * 100_000
 
 
-THREE_AND_NOTHING = """
+TWO_KINDS_OF_JOBS = """
         tracer = leaks.JobTracer()
         kept, nothing, job = [], [], None
         with tracer.job("warms up"):
@@ -35,20 +35,20 @@ THREE_AND_NOTHING = """
         """
 
 
-def check_three_and_nothing(tmp_path: Path, n_runs: int) -> None:
+def check_retained_bytes(tmp_path: Path, n_runs: int) -> None:
     """Run both jobs `n_runs` times, and compare each result with the known retained bytes."""
-    kept, nothing = run(tmp_path, THREE_AND_NOTHING.replace("N_RUNS", str(n_runs)))
+    kept, nothing = run(tmp_path, TWO_KINDS_OF_JOBS.replace("N_RUNS", str(n_runs)))
     assert [number for number in kept if not 0 <= number - THREE_BUFFERS <= TOLERANCE] == []
     assert [number for number in nothing if abs(number) > TOLERANCE] == []
 
 
 def test_retained_bytes_are_exact_for_three_buffers_and_for_nothing(tmp_path: Path) -> None:
-    check_three_and_nothing(tmp_path, 15)
+    check_retained_bytes(tmp_path, 15)
 
 
 @pytest.mark.once
 def test_retained_bytes_are_exact_in_each_of_300_runs(tmp_path: Path) -> None:
-    check_three_and_nothing(tmp_path, 300)
+    check_retained_bytes(tmp_path, 300)
 
 
 def test_failed_job_is_reported_without_the_memory_of_its_exception(tmp_path: Path) -> None:
@@ -402,9 +402,9 @@ def test_jobs_can_be_traced_while_the_process_is_recorded(
     tmp_path: Path, stats: Callable[..., dict[str, Any]], options: dict[str, bool]
 ) -> None:
     seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", repr(options)))
-    for when, (kept, nothing) in seen.items():
-        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, when
-        assert 0 <= nothing <= TOLERANCE, when
+    for moment, (kept, nothing) in seen.items():
+        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, moment
+        assert 0 <= nothing <= TOLERANCE, moment
     line = next(number for number, text in enumerate(HEAD.splitlines(), 1) if "KEPT[n_kept] =" in text)
     # No block is in a capture twice, and freed blocks are not live.
     for name, n_calls in (("around", 4), ("within", 1), ("crossing", 2)):
@@ -418,9 +418,9 @@ def test_jobs_can_be_traced_while_the_process_is_recorded(
 @pytest.mark.once
 def test_jobs_can_be_traced_while_the_process_is_sampled(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
     seen = run(tmp_path, RECORDED_AND_TRACED.replace("OPTIONS", "{'sample': 50_000}"))
-    for when, (kept, nothing) in seen.items():
-        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, when
-        assert 0 <= nothing <= TOLERANCE, when
+    for moment, (kept, nothing) in seen.items():
+        assert 0 <= kept - THREE_BUFFERS <= TOLERANCE, moment
+        assert 0 <= nothing <= TOLERANCE, moment
     assert stats(tmp_path / "around.tide")["total_bytes_allocated"] > 0
 
 

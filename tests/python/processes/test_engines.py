@@ -297,13 +297,13 @@ def test_every_job_of_rq_is_recorded_in_its_own_process(engine: Engine, redis: s
 
     job()
     session = engine.post("start")["session"]
-    horses = [job() for _ in range(3)]
+    work_horses = [job() for _ in range(3)]
     engine.post("stop")
     job()
     n_tasks, processes = engine.tasks(session)
     assert n_tasks == 3
     titles = {one["pid"]: one["title"] for one in processes}
-    assert {titles[pid] for pid in horses} == {"rq work-horse"} and "rq worker" in titles.values()
+    assert {titles[pid] for pid in work_horses} == {"rq work-horse"} and "rq worker" in titles.values()
 
 
 CLUSTER = """

@@ -302,8 +302,8 @@ def test_ctl_acts_on_all_programs_that_a_name_or_label_chooses(tmp_path_factory:
         assert recorded() == [True, True, True]
         assert ctl("--all", "stop").returncode == 0
         assert recorded() == [False, False, False]
-        nobody = ctl("--name", "celery*", "start")
-        assert nobody.returncode == 1 and "no running program" in nobody.stderr
+        no_match = ctl("--name", "celery*", "start")
+        assert no_match.returncode == 1 and "no running program" in no_match.stderr
         assert ctl("--all", "--pid", "1", "start").returncode == 2
         assert ctl("--name", "etl.py", "-o", str(folder / "c"), "collect").returncode == 0
         wait_until(lambda: list((folder / "c").rglob("*.tide")), "the collected capture")

@@ -177,10 +177,10 @@ class Triggered:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def start_child(self, how: str) -> int:
+    def start_child(self, start_method: str) -> int:
         """Let the program fork or spawn a child."""
         assert self.process.stdin is not None
-        self.process.stdin.write(how + "\n")
+        self.process.stdin.write(start_method + "\n")
         self.process.stdin.flush()
         self.children.append(int(self.line()))
         return self.children[-1]
@@ -205,18 +205,18 @@ def is_recorded(path: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize("how", ["signal", "file"])
+@pytest.mark.parametrize("trigger", ["signal", "file"])
 def test_children_of_a_triggered_recording_join_and_stop_with_it(
-    tmp_path_factory: pytest.TempPathFactory, how: str
+    tmp_path_factory: pytest.TempPathFactory, trigger: str
 ) -> None:
     folder = tmp_path_factory.mktemp("t")
     file = folder / "wanted"
     job = Triggered(
-        folder, **({"HEAPTIDE_SIGNAL": "USR2"} if how == "signal" else {"HEAPTIDE_CONTROL_FILE": str(file)})
+        folder, **({"HEAPTIDE_SIGNAL": "USR2"} if trigger == "signal" else {"HEAPTIDE_CONTROL_FILE": str(file)})
     )
 
     def switch(word: str) -> None:
-        if how == "signal":
+        if trigger == "signal":
             job.process.send_signal(signal.SIGUSR2)
         else:
             file.write_text(word)

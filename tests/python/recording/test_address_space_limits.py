@@ -1,4 +1,4 @@
-"""Tests that a recorded program under an address space limit gets its MemoryErrors and continues as without Heaptide."""
+"""Tests that a recorded program under an address space limit gets MemoryErrors and continues as without Heaptide."""
 
 from __future__ import annotations
 

@@ -153,12 +153,12 @@ def without_privilege() -> list[str]:
     return start
 
 
-@pytest.mark.parametrize("what", ["file", "folder"])
-def test_program_is_not_started_without_write_permission(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("read_only", ["file", "folder"])
+def test_program_is_not_started_without_write_permission(tmp_path: Path, read_only: str) -> None:
     existing = write(tmp_path / "folder" / "existing.tide", "somebody's work")
-    forbidden = existing if what == "file" else existing.parent
-    forbidden.chmod(0o444 if what == "file" else 0o555)
-    output = existing if what == "file" else existing.with_name("new.tide")
+    forbidden = existing if read_only == "file" else existing.parent
+    forbidden.chmod(0o444 if read_only == "file" else 0o555)
+    output = existing if read_only == "file" else existing.with_name("new.tide")
     command = [*without_privilege(), *shlex.split(recording_command(output, "-f"))]
     done = subprocess.run(command, capture_output=True, text=True)
     existing.parent.chmod(0o755)

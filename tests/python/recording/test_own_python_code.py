@@ -1,4 +1,4 @@
-"""Tests Heaptide's Python code in a recorded process: captures omit its allocations, but not frees of the program's blocks.
+"""Tests Heaptide's Python code in a recorded process: captures omit its allocations, but no frees of the program.
 
 A garbage collection or a cache of the interpreter may free objects of the program at any allocation, also at one of
 Heaptide's. The programs here ensure this: while Heaptide's code runs, they collect a cycle that refers to a block.

@@ -316,9 +316,9 @@ STARTERS = {
 
 
 @pytest.mark.parametrize("follow", [False, True])
-@pytest.mark.parametrize("how", STARTERS)
+@pytest.mark.parametrize("starter", STARTERS)
 def test_started_programs_inherit_no_descriptor_of_heaptide(
-    heaptide_run: Run, tmp_path: Path, how: str, follow: bool
+    heaptide_run: Run, tmp_path: Path, starter: str, follow: bool
 ) -> None:
     (tmp_path / "other.py").write_text(f"import os; x = bytes({CHILD}); print(len(os.listdir('/proc/self/fd')))")
     program = f"""
@@ -326,7 +326,7 @@ def test_started_programs_inherit_no_descriptor_of_heaptide(
     command = [sys.executable, "other.py"]
     for _ in range(3):
         held = bytes({PARENT})
-        {STARTERS[how]}
+        {STARTERS[starter]}
     """
     done = heaptide_run(program, *(["--follow-fork"] if follow else []))
     # Three standard streams and the folder that is listed: the new program does not inherit the capture. If it joins the

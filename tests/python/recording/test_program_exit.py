@@ -18,7 +18,7 @@ from support.commands import PROGRAMS, heaptide
 BYTES_HEAD = sys.getsizeof(b"")
 CYCLE = 5000
 
-NORMAL = {
+NORMAL_EXITS = {
     "falling off the end": ("pass", 0),
     "SystemExit": ("raise SystemExit(3)", 3),
     "an uncaught exception": ("1 / 0", 1),
@@ -31,7 +31,7 @@ NORMAL = {
     "an exit handler that fails": ("import atexit; atexit.register(lambda: 1 / 0)", 0),
     "a thread that outlives the main thread": ("threading.Timer(0.05, mark).start()", 0),
 }
-SUDDEN = {
+ABRUPT_EXITS = {
     "os._exit": ("os._exit(7)", 7),
     "libc's exit": ("ctypes.CDLL(None).exit(8)", 8),
     "libc's quick_exit": ("ctypes.CDLL(None).quick_exit(9)", 9),
@@ -81,23 +81,23 @@ thread.join()
     return heaptide_run(program, check=False)
 
 
-@pytest.mark.parametrize("how", NORMAL)
+@pytest.mark.parametrize("way_to_exit", NORMAL_EXITS)
 def test_normal_exit_completes_the_capture(
-    heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], how: str
+    heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], way_to_exit: str
 ) -> None:
-    code, expected = NORMAL[how]
+    code, expected = NORMAL_EXITS[way_to_exit]
     done = end(heaptide_run, code)
     assert done.returncode == expected
     report = stats(done.capture)["heaptide"]
     assert report["processes"][0]["ended_in_order"] and report["damage"] == [] and report["lost"] == []
-    assert n_marked(done.capture) == 6 + ("thread" in how)
+    assert n_marked(done.capture) == 6 + ("thread" in way_to_exit)
 
 
-@pytest.mark.parametrize("how", SUDDEN)
+@pytest.mark.parametrize("way_to_exit", ABRUPT_EXITS)
 def test_sudden_exit_keeps_all_events(
-    heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], how: str
+    heaptide_run: Callable[..., Any], stats: Callable[..., dict[str, Any]], way_to_exit: str
 ) -> None:
-    code, expected = SUDDEN[how]
+    code, expected = ABRUPT_EXITS[way_to_exit]
     done = end(heaptide_run, code)
     assert done.returncode == expected
     report = stats(done.capture)["heaptide"]
@@ -211,7 +211,7 @@ def test_heaptide_run_killed_by_another_process_leaves_a_readable_capture(tmp_pa
 
 
 def test_report_states_that_a_killed_process_did_not_end_its_recording(heaptide_run: Callable[..., Any]) -> None:
-    done = end(heaptide_run, SUDDEN["SIGKILL"][0])
+    done = end(heaptide_run, ABRUPT_EXITS["SIGKILL"][0])
     assert "did not end its recording" in heaptide("stats", done.capture).stdout
     assert heaptide("parse", done.capture).stdout.splitlines()[-1].startswith("TRAILER time=unknown ")
 

@@ -15,8 +15,8 @@ from support.commands import PROGRAMS
 
 def run(program: str | Path, *arguments: object, folder: Path) -> Any:
     """Run a program that records itself, and return the JSON it prints."""
-    how = ["-c", program] if isinstance(program, str) else [str(program)]
-    command = [sys.executable, *how, *map(str, arguments)]
+    program_words = ["-c", program] if isinstance(program, str) else [str(program)]
+    command = [sys.executable, *program_words, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -157,7 +157,7 @@ print(json.dumps(states))
     before, during = printed[0], printed[1]
     assert all(after == before for after in printed[2::2])
     # The recording did change these values, so that their restoration is tested.
-    changed = [was != now for was, now in zip(before[0], during[0], strict=True)]
+    changed = [old != now for old, now in zip(before[0], during[0], strict=True)]
     assert changed == [("objects" in mode)] * 3
 
 

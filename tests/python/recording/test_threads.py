@@ -1,4 +1,4 @@
-"""Tests that each event belongs to its thread from the thread's start to its end, in the right order between threads."""
+"""Tests that events belong to their thread from its start to its end, in the right order between threads."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ with heaptide.Tracker("capture.tide"):
     capture = tmp_path / "capture.tide"
     command = [sys.executable, "-m", "heaptide", "parse", str(capture)]
     live: set[str] = set()
-    ever: set[str] = set()
+    past_addresses: set[str] = set()
     n_events = n_over_live = n_freed_twice = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -225,13 +225,13 @@ with heaptide.Tracker("capture.tide"):
                     live.remove(address)
                 else:
                     # A block from before the recording is freed once without an allocation.
-                    n_freed_twice += address in ever
+                    n_freed_twice += address in past_addresses
             elif line.startswith("ALLOCATION ") and line.endswith("alloc\n"):
                 address = line.split(" ", 4)[3].removeprefix("address=")
                 n_events += 1
                 n_over_live += address in live
                 live.add(address)
-                ever.add(address)
+                past_addresses.add(address)
     assert process.returncode == 0
     assert n_events >= 3 * n_rounds
     assert (n_over_live, n_freed_twice) == (0, 0)

@@ -15,8 +15,8 @@ from support.commands import heaptide
 Python = Callable[..., subprocess.CompletedProcess[str]]
 
 # Nothing else allocates blocks of these sizes, so their number is exact.
-ODD = 1_234_567
-OTHER = 2_345_678
+MARKED_SIZE = 1_234_567
+OTHER_SIZE = 2_345_678
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def python(tmp_path: Path) -> Python:
     return run
 
 
-def count(capture: Path, size: int = ODD) -> int:
+def count(capture: Path, size: int = MARKED_SIZE) -> int:
     """Count the blocks of this size in a capture."""
     lines = heaptide("parse", capture).stdout.splitlines()
     return sum(f" size={size + BYTES_HEAD} " in line for line in lines if line.startswith("ALLOCATION "))
@@ -47,27 +47,27 @@ BYTES_HEAD = sys.getsizeof(b"")
 
 def test_only_allocations_in_the_block_are_recorded(python: Python, tmp_path: Path) -> None:
     python(f"""
-    before = bytes({OTHER})
+    before = bytes({OTHER_SIZE})
     with Tracker("block.tide"):
-        within = [bytes({ODD}) for _ in range(3)]
-    after = bytes({OTHER})
+        within = [bytes({MARKED_SIZE}) for _ in range(3)]
+    after = bytes({OTHER_SIZE})
     """)
     assert count(tmp_path / "block.tide") == 3
-    assert count(tmp_path / "block.tide", OTHER) == 0
+    assert count(tmp_path / "block.tide", OTHER_SIZE) == 0
 
 
 def test_start_and_stop_record_like_the_with_block(python: Python, tmp_path: Path) -> None:
     python(f"""
     tracker = Tracker("block.tide")
-    before = bytes({OTHER})
+    before = bytes({OTHER_SIZE})
     tracker.start()
-    within = [bytes({ODD}) for _ in range(3)]
+    within = [bytes({MARKED_SIZE}) for _ in range(3)]
     tracker.stop()
-    after = bytes({OTHER})
+    after = bytes({OTHER_SIZE})
     tracker.stop()
     """)
     assert count(tmp_path / "block.tide") == 3
-    assert count(tmp_path / "block.tide", OTHER) == 0
+    assert count(tmp_path / "block.tide", OTHER_SIZE) == 0
 
 
 def test_with_returns_the_tracker(python: Python) -> None:
@@ -110,7 +110,7 @@ def test_second_start_raises_and_the_first_recording_continues(python: Python, t
         else:
             second()
         print(heaptide.active())
-        within = bytes({ODD})
+        within = bytes({MARKED_SIZE})
     """)
     lines = done.stdout.splitlines()
     assert len(lines) == 3 and lines[2] == "True"
@@ -128,7 +128,7 @@ def test_tracker_under_heaptide_run_raises_and_the_run_continues(
         heaptide.Tracker("second.tide").start()
     except heaptide.RecordingError as error:
         print(error)
-    within = bytes({ODD})
+    within = bytes({MARKED_SIZE})
     """)
     assert "being recorded already" in done.stdout
     assert count(done.capture) == 1 and not (tmp_path / "second.tide").exists()
@@ -140,7 +140,7 @@ def test_exceptions_propagate_unchanged_and_the_capture_is_complete(python: Pyth
     problem = LookupError("here")
     try:
         with Tracker("block.tide"):
-            within = bytes({ODD})
+            within = bytes({MARKED_SIZE})
             raise problem
     except LookupError as error:
         print(error is problem, error.__context__, error.__cause__)
@@ -240,7 +240,7 @@ def test_wrong_arguments_are_refused_by_the_constructor(
 def test_recording_can_be_started_and_stopped_in_different_threads(python: Python, tmp_path: Path) -> None:
     python(f"""
     tracker = Tracker("block.tide")
-    for step in (tracker.start, lambda: held.append(bytes({ODD})), tracker.stop):
+    for step in (tracker.start, lambda: held.append(bytes({MARKED_SIZE})), tracker.stop):
         held = []
         thread = threading.Thread(target=step)
         thread.start(); thread.join()
@@ -288,14 +288,14 @@ def test_stop_of_a_tracker_that_did_not_start_does_not_stop_the_other(python: Py
         except heaptide.RecordingError:
             pass
         other.stop()
-        within = bytes({ODD})
+        within = bytes({MARKED_SIZE})
     """)
     assert count(tmp_path / "block.tide") == 1
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "1 / 0", "raise KeyboardInterrupt"])
 def test_capture_of_an_open_tracker_is_completed_at_exit(python: Python, tmp_path: Path, end: str) -> None:
-    python(f"Tracker('block.tide').start()\nheld = bytes({ODD})\n{end}", check=False)
+    python(f"Tracker('block.tide').start()\nheld = bytes({MARKED_SIZE})\n{end}", check=False)
     assert count(tmp_path / "block.tide") == 1
     assert heaptide("parse", tmp_path / "block.tide").stdout.splitlines()[-1].startswith("TRAILER time=0.")
 
@@ -322,9 +322,9 @@ def test_finer_sampling_than_in_the_previous_recording_starts_at_once(python: Py
     # The first recording would take a sample after about a terabyte.
     python(f"""
     with Tracker("coarse.tide", sample=2**40):
-        bytes({OTHER})
+        bytes({OTHER_SIZE})
     with Tracker("fine.tide", sample=1000):
-        held = bytes({ODD})
+        held = bytes({MARKED_SIZE})
     """)
     assert count(tmp_path / "fine.tide") == 1
 

@@ -63,20 +63,20 @@ MODES = ["--aggregate", "--objects", "--native", "--sample=4k"]
 
 
 @pytest.mark.parametrize(
-    ("how", "options"),
-    [(how, []) for how in PREPARATIONS]
-    + [(how, [mode]) for how in ("default", "fault in the keeper") for mode in MODES],
+    ("preparation", "options"),
+    [(preparation, []) for preparation in PREPARATIONS]
+    + [(preparation, [mode]) for preparation in ("default", "fault in the keeper") for mode in MODES],
 )
-def test_truncated_capture_does_not_end_the_program(tmp_path: Path, how: str, options: list[str]) -> None:
+def test_truncated_capture_does_not_end_the_program(tmp_path: Path, preparation: str, options: list[str]) -> None:
     script = tmp_path / "job.py"
-    script.write_text(TRUNCATE + PREPARATIONS[how] + "\nprint('done')\nsys.exit(7)\n")
-    flags = ["-X", "faulthandler"] if how == "faulthandler before" else []
+    script.write_text(TRUNCATE + PREPARATIONS[preparation] + "\nprint('done')\nsys.exit(7)\n")
+    flags = ["-X", "faulthandler"] if preparation == "faulthandler before" else []
     command = [sys.executable, *flags, "-m", "heaptide", "run", *options, "-o", "job.tide", "job.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("done\n", 7), done.stderr
     assert "another process truncated it" in one_sentence(done.stderr)
     # Heaptide writes nothing after the truncation, so the file does not become a sparse file.
-    assert (tmp_path / "job.tide").stat().st_size == (200_000 if how == "to a part" else 0)
+    assert (tmp_path / "job.tide").stat().st_size == (200_000 if preparation == "to a part" else 0)
 
 
 # Accesses a page beyond the end of the program's own file.
@@ -110,9 +110,9 @@ OWN_HANDLERS = {
 }
 
 
-@pytest.mark.parametrize("how", OWN_HANDLERS)
-def test_programs_own_bus_error_ends_it_as_without_heaptide(tmp_path: Path, how: str) -> None:
-    code, message = OWN_HANDLERS[how]
+@pytest.mark.parametrize("handler", OWN_HANDLERS)
+def test_programs_own_bus_error_ends_it_as_without_heaptide(tmp_path: Path, handler: str) -> None:
+    code, message = OWN_HANDLERS[handler]
     (tmp_path / "job.py").write_text("import faulthandler, mmap, os, signal, subprocess, sys\n" + OWN_FAULT + code)
     for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", "job.tide"]):
         command = [sys.executable, *prefix, "job.py"]

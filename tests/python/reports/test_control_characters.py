@@ -88,11 +88,11 @@ COMMANDS = [
 ]
 
 
-def _check(text: str, what: str) -> None:
+def _check(text: str, source: str) -> None:
     found = _INTERPRETED.search(_OWN_COLOURS.sub("", text))
-    assert found is None, f"{what}: {text[max(0, found.start() - 80) : found.end() + 20]!r}"
-    if " csv " not in what:  # CSV quotes line feeds
-        assert not re.search(rf"^\s*{FORGED}", text, re.MULTILINE), f"{what}: {text!r}"
+    assert found is None, f"{source}: {text[max(0, found.start() - 80) : found.end() + 20]!r}"
+    if " csv " not in source:  # CSV quotes line feeds
+        assert not re.search(rf"^\s*{FORGED}", text, re.MULTILINE), f"{source}: {text!r}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -59,24 +59,24 @@ def header_length(capture: Path) -> int:
     return 24 + int.from_bytes(start[12:16], "little")
 
 
-@pytest.mark.parametrize("which", ["whole", "unfinished"])
+@pytest.mark.parametrize("fixture", ["whole", "unfinished"])
 def test_truncated_capture_yields_the_part_before_the_cut(
-    tmp_path: Path, request: pytest.FixtureRequest, which: str
+    tmp_path: Path, request: pytest.FixtureRequest, fixture: str
 ) -> None:
-    capture = request.getfixturevalue(which)
+    capture = request.getfixturevalue(fixture)
     content = capture.read_bytes()
     n_all = statistics(capture)[0]["total_num_allocations"]
     header = header_length(capture)
     counts = []
-    for fiftieth in range(51):
-        cut = tmp_path / f"{fiftieth}.tide"
-        length = max(header, len(content) * fiftieth // 50)
+    for step in range(51):
+        cut = tmp_path / f"{step}.tide"
+        length = max(header, len(content) * step // 50)
         cut.write_bytes(content[:length])
         result, notes = statistics(cut)
         counts.append(result["total_num_allocations"])
         assert all(note.startswith(f"heaptide: {cut}: ") for note in notes.splitlines())
         if length < len(content) and counts[-1] < n_all:
-            assert notes or not result["heaptide"]["processes"][0]["ended_in_order"], fiftieth
+            assert notes or not result["heaptide"]["processes"][0]["ended_in_order"], step
         cut.unlink()
     assert counts[0] == 0 and counts[-1] == n_all
     assert counts == sorted(counts)
@@ -91,9 +91,11 @@ def test_truncated_header_is_refused_in_one_sentence(tmp_path: Path, whole: Path
         assert_refused(heaptide("stats", cut, check=False), "its header is damaged")
 
 
-@pytest.mark.parametrize("which", ["whole", "unfinished"])
-def test_capture_with_a_flipped_bit_yields_the_rest(tmp_path: Path, request: pytest.FixtureRequest, which: str) -> None:
-    capture = request.getfixturevalue(which)
+@pytest.mark.parametrize("fixture", ["whole", "unfinished"])
+def test_capture_with_a_flipped_bit_yields_the_rest(
+    tmp_path: Path, request: pytest.FixtureRequest, fixture: str
+) -> None:
+    capture = request.getfixturevalue(fixture)
     content = capture.read_bytes()
     n_all = statistics(capture)[0]["total_num_allocations"]
     chance = random.Random(47)
@@ -106,10 +108,10 @@ def test_capture_with_a_flipped_bit_yields_the_rest(tmp_path: Path, request: pyt
         n_noted += bool(result["heaptide"]["damage"])
         # Damage is noted on standard error exactly if it is in the report.
         assert bool(notes) == bool(result["heaptide"]["damage"])
-        if which == "whole":
+        if fixture == "whole":
             # Every chunk has a checksum, so a changed byte is either noticed or in no chunk.
             assert result["heaptide"]["damage"] or result["total_num_allocations"] == n_all, at
-    assert n_noted > 0 or which == "unfinished"
+    assert n_noted > 0 or fixture == "unfinished"
 
 
 def test_capture_with_an_overwritten_range_yields_the_rest(tmp_path: Path, whole: Path) -> None:

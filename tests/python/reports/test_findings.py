@@ -59,7 +59,7 @@ def test_ledger_explains_most_of_the_resident_size(recorded: list[Path], stats: 
 def test_findings_name_the_largest_site_free_memory_and_churn(
     recorded: list[Path], stats: Callable[..., dict[str, Any]]
 ) -> None:
-    findings = {it["kind"]: it for it in stats(recorded[0])["heaptide"]["findings"]}
+    findings = {finding["kind"]: finding for finding in stats(recorded[0])["heaptide"]["findings"]}
     most = findings["holds_most"]
     assert most["place"]["line"] == 5
     assert most["numbers"]["peak_bytes"] >= 3_000 * 20_000
@@ -81,7 +81,7 @@ def test_findings_name_a_child_that_wrote_to_shared_pages(
 ) -> None:
     parent, child = recorded
     findings = stats(child, str(parent))["heaptide"]["findings"]
-    [unshared] = [it["numbers"] for it in findings if it["kind"] == "unshared"]
+    [unshared] = [finding["numbers"] for finding in findings if finding["kind"] == "unshared"]
     copied = unshared["inherited_bytes"] - unshared["shared_bytes"]
     assert copied >= 20 * MIB
     assert unshared["shared_bytes"] <= unshared["inherited_bytes"]

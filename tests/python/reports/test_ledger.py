@@ -1,4 +1,4 @@
-"""Tests the breakdown of resident memory: address space that was never touched, and memory that a heap snapshot needed."""
+"""Tests the breakdown of resident memory: untouched address space, and memory that a heap snapshot needed."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ def test_objects_are_recorded_instead_of_arenas(heaptide_run: Run, stats: Callab
 @pytest.mark.once
 def test_reports_state_how_much_lies_in_arenas(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
-    said = python("-m", "heaptide", "run", "-o", "job.tide", "job.py", cwd=tmp_path).stderr
-    assert f" at the peak {NOTE}" in said
+    printed = python("-m", "heaptide", "run", "-o", "job.tide", "job.py", cwd=tmp_path).stderr
+    assert f" at the peak {NOTE}" in printed
     capture = tmp_path / "job.tide"
     known = stats(capture)
     in_arenas = known["heaptide"]["python_arenas"]["peak_bytes"]
@@ -106,7 +106,7 @@ def test_reports_state_how_much_lies_in_arenas(tmp_path: Path, stats: Callable[.
 @pytest.mark.once
 def test_arenas_are_attributed_to_no_line(heaptide_run: Run, stats: Callable[..., dict[str, Any]]) -> None:
     capture = heaptide_run(PROGRAM + "\nblock = bytearray(3_000_000)").capture
-    (largest,) = [it for it in stats(capture)["heaptide"]["findings"] if it["kind"] == "holds_most"]
+    (largest,) = [finding for finding in stats(capture)["heaptide"]["findings"] if finding["kind"] == "holds_most"]
     assert largest["place"]["function"] == "<module>"
     # The arenas hold more than the line, so the line does not hold most of the heap.
     assert largest["what"].endswith("holds most at the peak apart from Python's arenas")
@@ -118,8 +118,8 @@ def test_growing_arenas_are_a_finding_about_python_objects(
     heaptide_run: Run, stats: Callable[..., dict[str, Any]]
 ) -> None:
     capture = heaptide_run(GROWING).capture
-    growing = [it for it in stats(capture)["heaptide"]["findings"] if it["kind"] == "grows"]
-    (arenas,) = [it for it in growing if it["place"]["function"] == LABEL]
+    growing = [finding for finding in stats(capture)["heaptide"]["findings"] if finding["kind"] == "grows"]
+    (arenas,) = [finding for finding in growing if finding["place"]["function"] == LABEL]
     text = heaptide("stats", capture).stdout
     assert "the memory of Python objects grows steadily" in text
     assert "record with --objects to see which lines allocate these objects" in text

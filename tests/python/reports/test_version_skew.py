@@ -15,7 +15,7 @@ PROGRAM = "import heaptide; kept = [bytes(100_000)]; heaptide.heap_snapshot('job
 
 
 # Later than the format of any file.
-LATER = 99
+LATER_FORMAT = 99
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_heaptide("record", "-q", "-o", "job.timeline", "--", "sleep", "0.3", cwd=folder)
     for name in ("job.tide", "job.heap"):
         content = bytearray((folder / name).read_bytes())
-        content[8] = LATER
+        content[8] = LATER_FORMAT
         version = heaptide.__version__.encode()
         content[:] = content.replace(version, b"9" * len(version), 1)
         (folder / name).write_bytes(content)
@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     first, second, rest = timeline.split("\n", 2)
     assert (first, second) == ("heaptide timeline 1", f"version {heaptide.__version__}")
     later = "9" * len(heaptide.__version__)
-    (folder / "job.timeline").write_text(f"heaptide timeline {LATER}\nversion {later}\n{rest}")
+    (folder / "job.timeline").write_text(f"heaptide timeline {LATER_FORMAT}\nversion {later}\n{rest}")
     return folder
 
 
@@ -56,5 +56,5 @@ def test_file_of_a_later_version_names_that_version(folder: Path, words: tuple[s
     assert (done.returncode, done.stdout) == (1, "")
     later = "9" * len(heaptide.__version__)
     sentence = one_sentence(done.stderr)
-    assert f"{words[-1]} was written by Heaptide {later} in format {LATER}" in sentence
+    assert f"{words[-1]} was written by Heaptide {later} in format {LATER_FORMAT}" in sentence
     assert sentence.rstrip().endswith(f"install Heaptide {later} or later")

@@ -59,9 +59,9 @@ def test_memory_of_imported_modules_is_not_reported_as_alive_at_the_end(tmp_path
     write(tmp_path / "site-packages" / "tables.py", "rows = bytearray(20_000_000)\n")
     write(tmp_path / "job.py", IMPORT)
     done = run(tmp_path, "-o", "job.tide", "job.py", PYTHONPATH=str(tmp_path / "site-packages"))
-    said = messages(done)
-    assert any("(job.py:3) holds most at the peak: 30.0 MB" in line for line in said), done.stderr
-    assert not any("at the end:" in line or "--leaks" in line for line in said), done.stderr
+    output = messages(done)
+    assert any("(job.py:3) holds most at the peak: 30.0 MB" in line for line in output), done.stderr
+    assert not any("at the end:" in line or "--leaks" in line for line in output), done.stderr
 
 
 def test_summary_names_no_line_for_blocks_without_a_stack(tmp_path: Path) -> None:

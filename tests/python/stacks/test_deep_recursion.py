@@ -1,4 +1,4 @@
-"""Tests recursion beyond the number of frames that are recorded: the stack is cut, and an event costs the same at any depth."""
+"""Tests recursion deeper than recorded stacks: the stack is cut, and an event costs the same at any depth."""
 
 from __future__ import annotations
 

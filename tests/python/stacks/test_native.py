@@ -77,9 +77,13 @@ def test_python_frames_are_the_same_with_and_without_native_functions(
     library = extension("stacks/native_stacks")
     plain = heaptide_run(PROGRAM, args=[str(library.parent)]).capture
     native = recorded()
-    without = {size: [(at.function, at.line) for at in stack] for size, stack in stacks(plain).items() if size > SIZE}
+    plain_frames = {
+        size: [(at.function, at.line) for at in stack] for size, stack in stacks(plain).items() if size > SIZE
+    }
     hidden = stacks(native, "--hide-native")
-    assert {size: [(at.function, at.line) for at in stack] for size, stack in hidden.items() if size > SIZE} == without
+    assert {
+        size: [(at.function, at.line) for at in stack] for size, stack in hidden.items() if size > SIZE
+    } == plain_frames
 
 
 @pytest.mark.once

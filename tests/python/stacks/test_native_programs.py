@@ -19,7 +19,7 @@ Run = Callable[..., Finished]
 Extension = Callable[..., Path]
 
 # Each call allocates a block of a unique size, through random chains of Python and native calls.
-WANDERING = """
+RANDOM_CALLS = """
     import random, sys
     sys.path.insert(0, sys.argv[1])
     import native_stacks
@@ -32,19 +32,19 @@ WANDERING = """
         count += 1
 
     def plainly(n):
-        wander(n)
+        call_randomly(n)
 
     def by_callback(n):
-        native_stacks.call_back(lambda: wander(n))
+        native_stacks.call_back(lambda: call_randomly(n))
 
     def by_sorting(n):
-        sorted([n], key=wander)
+        sorted([n], key=call_randomly)
 
     def by_generator(n):
-        for _ in (wander(n) for _ in [0]):
+        for _ in (call_randomly(n) for _ in [0]):
             pass
 
-    def wander(n):
+    def call_randomly(n):
         allocate()
         while n and count < 1000:
             chance.choice([plainly, plainly, by_callback, by_sorting, by_generator])(n - 1)
@@ -53,7 +53,7 @@ WANDERING = """
         allocate()
 
     while count < 1000:
-        wander(40)
+        call_randomly(40)
 """
 
 
@@ -66,8 +66,8 @@ def test_random_call_chains_have_the_same_python_frames_with_native_stacks(
     heaptide_run: Run, extension: Extension
 ) -> None:
     folder = str(extension("stacks/native_stacks").parent)
-    plain = stacks(heaptide_run(WANDERING, args=[folder]).capture)
-    native = stacks(heaptide_run(WANDERING, "--native", args=[folder]).capture)
+    plain = stacks(heaptide_run(RANDOM_CALLS, args=[folder]).capture)
+    native = stacks(heaptide_run(RANDOM_CALLS, "--native", args=[folder]).capture)
     known = [size for size in plain if 100_000 < size < 102_000]
     assert len(known) > 500
     for size in known:
@@ -251,4 +251,4 @@ for trace in (record.hybrid_stack_trace(), record.native_stack_trace(), record.s
     assert hybrid[:5] == native[:5] == inner
     assert [name for name in hybrid if name not in native] == plain == ["hold", "<module>"]
     assert "hold" not in native
-    assert functions(tmp_path / "x.bin", which="--leaks")[3_000_017][::-1] == hybrid
+    assert functions(tmp_path / "x.bin", selection="--leaks")[3_000_017][::-1] == hybrid

@@ -59,8 +59,8 @@ def read_blocks(path: Path, name: str) -> list[Block]:
         if line.startswith("```"):
             inside = line == "```console" and not inside
             if inside:
-                excuse = NOT_RUN.fullmatch(above)
-                blocks.append(Block(name, number, excuse[1] if excuse else None))
+                not_run = NOT_RUN.fullmatch(above)
+                blocks.append(Block(name, number, not_run[1] if not_run else None))
         elif inside:
             _add_line(blocks[-1], number, line)
         if line:

@@ -20,8 +20,8 @@ FIRST_REPORT = "import heaptide, io; heaptide.profile(stream=io.StringIO())(lamb
 def python(tmp_path: Path) -> Run:
     """Run a program, given as text, under plain Python.
 
-    With `warm`, a report is made before the program's first line. The first report imports code and allocates tables; if
-    a test compares sizes, these must not count for a line of the program.
+    With `warm`, a report is made before the program's first line. The first report imports code and allocates tables.
+    If a test compares sizes, these must not count for a line of the program.
     """
 
     def run(

@@ -18,9 +18,9 @@ class Frame(NamedTuple):
     line: int
 
 
-def stacks(capture: Path, *options: str, which: str = "--total") -> dict[int, list[Frame]]:
+def stacks(capture: Path, *options: str, selection: str = "--total") -> dict[int, list[Frame]]:
     """Return the stack of each block whose stack is unique, by the block's size, outermost frame first."""
-    text = heaptide("transform", "csv", which, "-o", "-", *options, capture).stdout
+    text = heaptide("transform", "csv", selection, "-o", "-", *options, capture).stdout
     found = {}
     for row in csv.DictReader(text.splitlines()):
         frames = []
@@ -45,7 +45,7 @@ def lost(capture: Path) -> list[dict[str, Any]]:
     return found
 
 
-def functions(capture: Path, *options: str, which: str = "--total") -> dict[int, list[str]]:
+def functions(capture: Path, *options: str, selection: str = "--total") -> dict[int, list[str]]:
     """Return the same stacks as `stacks`, as names of functions."""
-    found = stacks(capture, *options, which=which)
+    found = stacks(capture, *options, selection=selection)
     return {size: [frame.function for frame in frames] for size, frames in found.items()}

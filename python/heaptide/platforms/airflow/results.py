@@ -37,15 +37,15 @@ def begin(
 ) -> Job:
     """Write the first line of a job. With `keep_latest`, later jobs with the same key replace the result."""
     make_folder(folder)
-    who = identity()
+    owner = identity()
     now = time.time()
     run = runs.name()
     record: dict[str, Any] = {
         "v": 1,
         "event": "begin",
-        "id": f"{run}/{who['host']}/{who['pid']}/{who['start']}/1",
+        "id": f"{run}/{owner['host']}/{owner['pid']}/{owner['start']}/1",
         "run": run,
-        **who,
+        **owner,
         "number": 1,
         "name": name,
         "key": key,
@@ -72,7 +72,9 @@ def begin(
         private_files.write(file + BEGUN, json.dumps(record) + "\n")
         return Job(record, file, keep_latest=True)
     else:
-        file = os.path.join(folder, capture_files.safe(f"jobs-{who['host']}-{who['pid']}-{who['start']}") + ".jsonl")
+        file = os.path.join(
+            folder, capture_files.safe(f"jobs-{owner['host']}-{owner['pid']}-{owner['start']}") + ".jsonl"
+        )
     with open(file, "a", encoding="utf-8", opener=_opener) as lines:
         lines.write(json.dumps(record) + "\n")
     return Job(record, file, keep_latest=False)
@@ -194,22 +196,22 @@ def identity() -> dict[str, Any]:
     }
 
 
-def is_alive(who: dict[str, Any], patience: float = 86_400) -> bool:
+def is_alive(owner: dict[str, Any], patience: float = 86_400) -> bool:
     """Return whether the process is running. On another host, it must have written within `patience` seconds."""
-    if not is_visible(who):
-        return bool(time.time() - who.get("time", 0) < patience)
-    is_this_boot = who.get("boot_id") == identity()["boot_id"]
-    return is_this_boot and bool(who.get("start")) and _start(who["pid"]) == who["start"]
+    if not is_visible(owner):
+        return bool(time.time() - owner.get("time", 0) < patience)
+    is_this_boot = owner.get("boot_id") == identity()["boot_id"]
+    return is_this_boot and bool(owner.get("start")) and _start(owner["pid"]) == owner["start"]
 
 
-def is_this_host(who: dict[str, Any]) -> bool:
+def is_this_host(owner: dict[str, Any]) -> bool:
     """Return whether the process ran on this host."""
-    return who.get("host") == os.uname().nodename
+    return owner.get("host") == os.uname().nodename
 
 
-def is_visible(who: dict[str, Any]) -> bool:
+def is_visible(owner: dict[str, Any]) -> bool:
     """Return whether the process would be in this process's `/proc` if it ran."""
-    return is_this_host(who) and who.get("pid_namespace") == _namespace()
+    return is_this_host(owner) and owner.get("pid_namespace") == _namespace()
 
 
 def make_folder(folder: str) -> None:

@@ -255,10 +255,10 @@ def line(record: dict[str, Any]) -> str:
     if record["sites"]:
         top = record["sites"][0]
         # Memory that no Python line allocated has no location.
-        where = f" ({os.path.basename(top['file'])}:{top['line']})" if top["line"] else ""
-        parts.append(f"largest site {top['function']}{where} {size(top['peak_bytes'])}")
-    where = record["labels"].get("uploaded_to") or f"{record['host']}:{record['capture']}"
-    return f"Heaptide memory: {', '.join(parts)}; capture {where}; {link(record['labels'])}"
+        location = f" ({os.path.basename(top['file'])}:{top['line']})" if top["line"] else ""
+        parts.append(f"largest site {top['function']}{location} {size(top['peak_bytes'])}")
+    address = record["labels"].get("uploaded_to") or f"{record['host']}:{record['capture']}"
+    return f"Heaptide memory: {', '.join(parts)}; capture {address}; {link(record['labels'])}"
 
 
 def link(key: dict[str, Any]) -> str:

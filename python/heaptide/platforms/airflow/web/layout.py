@@ -104,5 +104,7 @@ def site(row: dict[str, Any]) -> str:
     """Return a function with its location; memory that no Python line allocated has none."""
     if not row["line"]:
         return f"<code>{text(row['function'])}</code>"
-    where = f"{os.path.basename(row['file'])}:{row['line']}"
-    return f'<code title="{text(row["file"])}">{text(row["function"])}</code> <span class="muted">{text(where)}</span>'
+    location = f"{os.path.basename(row['file'])}:{row['line']}"
+    return (
+        f'<code title="{text(row["file"])}">{text(row["function"])}</code> <span class="muted">{text(location)}</span>'
+    )
