@@ -21,21 +21,21 @@ const char *who_am_i(void)
 }
 
 /* The next definition after this library, which is that of the dependency. */
-const char *who_is_next(void)
+const char *find_with_rtld_next(void)
 {
     const char *(*next)(void) = (const char *(*)(void))dlsym(RTLD_NEXT, "who_am_i");
     return next == NULL ? "nobody" : next();
 }
 
 /* The first definition in the scope of this library, which is its own: it is loaded with RTLD_LOCAL. */
-const char *who_is_first(void)
+const char *find_with_rtld_default(void)
 {
     const char *(*first)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "who_am_i");
     return first == NULL ? "nobody" : first();
 }
 
 /* The linker's error message about a name that does not exist. */
-const char *complaint_about(const char *name)
+const char *error_for(const char *name)
 {
     dlerror();
     return dlsym(RTLD_DEFAULT, name) == NULL ? dlerror() : "found";

@@ -88,11 +88,11 @@ import ctypes, json, sys
 loader = ctypes.CDLL(sys.argv[1])
 loader.load_plugin.restype = ctypes.c_char_p
 loader.allocate_in_plugin.restype = ctypes.c_void_p
-complaint = loader.load_plugin(b"dependency.so")
+error = loader.load_plugin(b"dependency.so")
 missing = loader.load_plugin(b"no-such-plugin.so")
 loader.load_plugin(b"dependency.so")
 found = loader.allocate_in_plugin(100_057) is not None
-print(json.dumps([complaint and complaint.decode(), missing.decode(), found]))
+print(json.dumps([error and error.decode(), missing.decode(), found]))
 """
     done = heaptide_run(program, args=[str(loader)])
     answers = json.loads(done.stdout)
@@ -108,9 +108,9 @@ def test_dlsym_resolves_names_for_its_real_caller(build: Callable[..., Path], he
     program = """
 import ctypes, json, sys
 library = ctypes.CDLL(sys.argv[1])
-for name in ("who_is_next", "who_is_first", "complaint_about"):
+for name in ("find_with_rtld_next", "find_with_rtld_default", "error_for"):
     getattr(library, name).restype = ctypes.c_char_p
-answers = [library.who_is_next(), library.who_is_first(), library.complaint_about(b"no_such_function")]
+answers = [library.find_with_rtld_next(), library.find_with_rtld_default(), library.error_for(b"no_such_function")]
 print(json.dumps([answer.decode() for answer in answers]))
 """
     answers = json.loads(heaptide_run(program, args=[str(library)]).stdout)
@@ -226,7 +226,7 @@ for thread in threads: thread.start()
 
 @pytest.fixture
 def slow_libraries(build: Callable[..., Path]) -> list[str]:
-    """Thirty libraries whose slots the linker takes long to fill and to make read-only."""
+    """Thirty libraries with so many import slots that the linker takes long to load each."""
     library = build("libraries", "slow_to_load", "-Wl,-z,now", "-Wl,-z,relro")
     return [str(shutil.copy(library, library.with_name(f"slow-{n}.so"))) for n in range(30)]
 
