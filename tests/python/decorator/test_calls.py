@@ -194,7 +194,7 @@ def test_nested_and_concurrent_calls_share_a_recording(tmp_path: Path) -> None:
         threads = [threading.Thread(target=together) for _ in range(3)]
         for thread in threads: thread.start()
         for thread in threads: thread.join()
-        for _ in range(3): inner()  # about within one second, so that file names could collide
+        for _ in range(3): inner()  # usually within one second, so that file names could collide
         assert not heaptide.active()
         """,
     )

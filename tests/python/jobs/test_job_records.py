@@ -54,7 +54,7 @@ def test_nothing_is_written_without_the_setting(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
 
 
-def test_running_job_of_a_killed_process_is_killed(tmp_path: Path) -> None:
+def test_running_job_of_a_killed_process_is_reported_as_killed(tmp_path: Path) -> None:
     done = run_jobs(
         tmp_path,
         """
@@ -72,7 +72,7 @@ def test_running_job_of_a_killed_process_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_running_job_of_a_live_process_is_running(tmp_path: Path) -> None:
+def test_running_job_of_a_live_process_is_reported_as_running(tmp_path: Path) -> None:
     done = run_jobs(
         tmp_path,
         """
@@ -185,7 +185,7 @@ def test_planted_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.once
-def test_program_that_closes_all_descriptors_keeps_its_own_files_clean(tmp_path: Path) -> None:
+def test_records_do_not_go_to_other_files_after_a_program_closes_all_descriptors(tmp_path: Path) -> None:
     run_jobs(
         tmp_path,
         """
@@ -278,12 +278,12 @@ def test_old_files_are_removed_by_number_age_and_size_but_not_those_of_live_proc
         """Return the files that a process with these settings keeps. All files but `recent` are 40 days old."""
         folder.mkdir(exist_ok=True)
         old = time.time() - 40 * 86_400
-        for age, name in names.items():
+        for kind, name in names.items():
             (folder / name).write_text("{}\n" * 1000)
-            if age != "recent":
+            if kind != "recent":
                 os.utime(folder / name, (old, old))
         run_jobs(tmp_path, "with heaptide.job('mail'): pass", **env)
-        kept = {age for age, name in names.items() if (folder / name).exists()}
+        kept = {kind for kind, name in names.items() if (folder / name).exists()}
         for path in folder.iterdir():
             path.unlink()
         return kept
