@@ -10,7 +10,7 @@ from platform_support.environments import Environment
 from platform_support.racetrack_job import EXAMPLE, MEMRAY, PREFIX, PROFILER, RacetrackJob, free_port
 from support.controlled_program import BASE, ask
 
-# Racetrack mounts what a job's `webview_app` returns. The job is the example with that one method.
+# Racetrack mounts the application that a job's `webview_app` returns. The job is the example with this method added.
 WEBVIEW = """
 import heaptide.{kind}
 {example}
@@ -85,14 +85,14 @@ def test_routes_work_in_the_web_view_of_a_job(serve: Callable[..., RacetrackJob]
 
 
 @pytest.mark.behaviour("mounting")
-def test_port_next_to_the_job_serves_the_routes(serve: Callable[..., RacetrackJob]) -> None:
+def test_second_port_serves_the_routes(serve: Callable[..., RacetrackJob]) -> None:
     port = free_port()
     job = serve(HEAPTIDE_CONTROL=str(port))
-    side = f"http://127.0.0.1:{port}"
-    assert ask(side, "POST", f"{BASE}/start").json()["pids"] == [job.process.pid]
+    second_address = f"http://127.0.0.1:{port}"
+    assert ask(second_address, "POST", f"{BASE}/start").json()["pids"] == [job.process.pid]
     job.perform()
-    assert ask(side, "POST", f"{BASE}/stop").status == 200
-    assert leaked_by_example(ask(side, "GET", f"{BASE}/stats?format=json").json()) == 24_000_000
+    assert ask(second_address, "POST", f"{BASE}/stop").status == 200
+    assert leaked_by_example(ask(second_address, "GET", f"{BASE}/stats?format=json").json()) == 24_000_000
     assert job.ask("GET", f"{PROFILER}/status").status == 404
 
 
