@@ -268,7 +268,7 @@ def test_task_that_airflow_gave_up_shows_the_state_of_its_process(stack: Stack) 
         "GET", "/heaptide/task-instance?dag_id=left_behind&run_id=one&task_id=case_zombie", user="rob"
     )[1]
     assert "its process is still running" in page
-    (stack.home.folder / "marks" / "zombie may go").touch()
+    (stack.home.folder / "marks" / "zombie may end").touch()
 
     def ended() -> Any:
         (record,) = stack.records("left_behind", "one", "case_zombie")

@@ -110,7 +110,7 @@ def test_full_worker_shows_what_a_thousand_jobs_left(mrq: Environment, folder: P
 
 
 @pytest.mark.behaviour("heap_operations")
-def test_heaps_are_grouped_and_followed_also_offline(mrq: Environment, folder: Path) -> None:
+def test_heap_operations_give_the_same_results_offline(mrq: Environment, folder: Path) -> None:
     shown = mrq.run("python", "-c", OPERATIONS, cwd=folder).stdout
     names = ("bytype", "byvia", "bymodule", "bysize", "byrcs", "referrers", "shpaths", "domisize")
     parts = dict(zip(names, re.split("^(?:" + "|".join(names) + ")\n", shown, flags=re.MULTILINE)[1:], strict=True))

@@ -120,7 +120,7 @@ with DAG("left_behind", schedule=None, catchup=False):
     def case_zombie():
         data = bytes(12_000_000)
         os.kill(os.getppid(), signal.SIGKILL)
-        while not (MARKS / "zombie may go").exists():
+        while not (MARKS / "zombie may end").exists():
             time.sleep(0.2)
         os._exit(1)
 
