@@ -13,8 +13,9 @@ const STICKY: u32 = 0o1000;
 
 /// Makes sure that only this user can use the folder. Creates it if it does not exist.
 ///
-/// An existing folder must belong to this user and must not be a link. If others could only read it, its mode is corrected:
-/// nobody else can have changed its content. If others could write to it, it is refused: its content may be theirs.
+/// An existing folder must belong to this user and must not be a link. If other users could only read it, this function
+/// corrects the mode: they cannot have changed the content. If they could write to it, this function fails: the content may
+/// be theirs.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),

@@ -52,7 +52,7 @@ impl OwnFolder {
         own(rustix::fs::openat(&self.0, name, FLAGS, Mode::empty())?)
     }
 
-    /// Returns the content of a file of at most `limit` bytes.
+    /// Returns the content of a file, cut after `limit` bytes.
     pub fn read(&self, name: &str, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let file = self.file(OsStr::new(name))?;

@@ -19,7 +19,7 @@ pub fn host_name() -> String {
     text.trim().to_owned()
 }
 
-/// Returns Yama's restriction on tracing processes, from 0 (all of the same user are allowed) to 3 (none).
+/// Returns Yama's limit on `ptrace`, from 0 (every process of the same user) to 3 (no process).
 pub fn ptrace_scope() -> Option<u8> {
     let text = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     text.trim().parse().ok()

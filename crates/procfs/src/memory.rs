@@ -80,7 +80,7 @@ pub fn rollup_text(process: impl Display) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns whether only the owner of the process may read its [`Rollup`], and this process is not the owner.
+/// Returns whether this user may not read the [`Rollup`] of the process.
 pub fn is_rollup_forbidden(pid: u32) -> bool {
     File::open(format!("/proc/{pid}/smaps_rollup"))
         .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)

@@ -18,8 +18,9 @@ pub struct ResidentMapping {
     /// Empty for anonymous memory; `[heap]` for the segment that `brk` moves.
     pub path: String,
     pub resident: u64,
-    /// Shared with another process: pages of files that nobody wrote to, and other pages.
+    /// Pages that other processes also map and that equal the mapped file.
     pub shared_clean: u64,
+    /// Pages that other processes also map and that were written to.
     pub shared_dirty: u64,
 }
 
@@ -41,7 +42,7 @@ fn read(mut text: impl BufRead, mut visit: impl FnMut(&ResidentMapping)) -> io::
             break;
         }
         match line[0] {
-            // Names of fields begin with a capital, addresses do not. Most lines are fields that nobody needs.
+            // Names of fields begin with a capital, addresses do not. Most fields are not used.
             b'R' | b'S' => mapping.iter_mut().for_each(|mapping| add(mapping, &line)),
             b'A'..=b'Z' => {}
             _ => {
