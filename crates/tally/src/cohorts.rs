@@ -114,7 +114,7 @@ impl Cohorts {
         self.current.fill(NONE);
     }
 
-    /// Ends the current bin. `is_pinned` selects cohorts that may get a block back.
+    /// Ends the current bin. `is_pinned` selects cohorts with a free that may still be undone.
     pub fn pass_edge(
         &mut self,
         sites: &mut [Site],
@@ -133,7 +133,7 @@ impl Cohorts {
         }
         self.current.fill(NONE);
         self.bin += 1;
-        // Only where two whole bins are merged.
+        // Only after an even number of bins, so that whole bins are merged.
         if self.bin % 2 == 0 && self.lives.is_too_long() {
             self.lives.halve();
             self.bin /= 2;

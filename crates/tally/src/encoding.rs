@@ -47,7 +47,7 @@ impl Encoder {
     }
 }
 
-/// Reads the bytes of an [`Encoder`], or any other bytes.
+/// Reads the bytes of an [`Encoder`].
 pub(crate) struct Decoder<'a> {
     input: Reader<'a>,
     len: usize,

@@ -37,7 +37,7 @@ impl Index {
         }
     }
 
-    /// Returns a table in which this many positions have room.
+    /// Returns a table with room for this many positions.
     pub fn with_room(n_positions: usize) -> Index {
         let n_slots = (n_positions + n_positions / 3 + 16).next_power_of_two();
         Index {

@@ -22,11 +22,11 @@ use crate::index::hash;
 
 use segment::{Bucket, MASK, MAX_USED, N_BUCKETS, ONE_PAST, Packed, Segment};
 
-/// Real addresses spread evenly, so that the directory is little longer than the list of segments. Beyond this
-/// factor a segment is no longer split.
+/// Largest ratio of directory entries to segments; above it no segment is split. Real addresses spread evenly and stay far
+/// below it.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
-/// Blocks that are prefetched together while all are written or read, so that their cache misses overlap.
+/// Number of blocks that are prefetched together when the table is written or read, so that their cache misses overlap.
 const BATCH: usize = 16;
 /// Typical bytes of a block in a checkpoint.
 const USUAL_BYTES: usize = 5;

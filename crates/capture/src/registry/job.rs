@@ -15,7 +15,7 @@ pub struct JobBegan<'a> {
     /// The number of the name: jobs of the same name have the same one. 0 is the common number of all names beyond the
     /// first few thousand.
     pub name_number: u32,
-    /// The job that surrounds it; 0 if there is none.
+    /// The enclosing job; 0 if there is none.
     pub parent: u32,
     /// Operating-system id of the thread in which it began.
     pub thread: u32,

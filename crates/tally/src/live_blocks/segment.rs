@@ -2,6 +2,7 @@
 
 pub(super) const N_BUCKETS: usize = 1024;
 pub(super) const MASK: usize = N_BUCKETS - 1;
+/// Blocks in a bucket; a *way* is the position of one of them.
 pub(super) const WAYS: usize = 4;
 /// Addresses with more bits are impossible.
 pub(super) const ADDRESS_BITS: u32 = 56;

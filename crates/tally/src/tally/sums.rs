@@ -92,7 +92,7 @@ impl Tally {
         self.finish_wanted(&mut |_, _, _, _| true)
     }
 
-    /// Returns the stacks and the sums of each job. There may be very many sites, whose sums are not needed for these.
+    /// Returns the stacks and the sums of each job, without the sums of sites, of which there may be very many.
     pub fn finish_jobs(mut self) -> (Stacks, JobTable) {
         self.blocks = LiveBlocks::new();
         let jobs = JobTable::new(&mut self);
