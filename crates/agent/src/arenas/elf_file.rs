@@ -37,7 +37,7 @@ pub struct Function {
     pub code: [u8; 16],
 }
 
-/// A name in a table of texts that ends as required.
+/// A name in a string table that has the required ending.
 struct Name {
     /// Offset of the name in the table.
     start: u64,
@@ -98,7 +98,7 @@ impl ElfFile {
         functions
     }
 
-    /// The name whose ending lies at `position` of a table of texts.
+    /// The name whose ending lies at `position` of a string table.
     fn name_around(&self, texts: &Section, position: u64, ending: &[u8]) -> Option<Name> {
         const LONGEST: u64 = 64;
         let from = position.saturating_sub(LONGEST);
@@ -224,8 +224,8 @@ mod tests {
         let file = ElfFile::open(b"/proc/self/exe").unwrap();
         let constant = std::hint::black_box("this very text is in the program");
         assert!(file.has_constant(constant.as_bytes()));
-        let turned: Vec<u8> = constant.bytes().rev().collect();
-        assert!(!file.has_constant(&turned));
+        let reversed: Vec<u8> = constant.bytes().rev().collect();
+        assert!(!file.has_constant(&reversed));
         let found = file.functions_ending(b"function_for_the_test_of_elf_files");
         // The compiler may append a suffix to the name of the function.
         assert!(found.iter().all(|function| function.address != 0));

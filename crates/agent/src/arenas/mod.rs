@@ -1,17 +1,17 @@
-//! Libraries with a bundled allocator, such as jemalloc or mimalloc, linked into them.
+//! Libraries with a bundled allocator, such as jemalloc or mimalloc.
 //!
 //! Such a library calls its allocator directly, so hooks in import slots do not see its blocks. Only the memory that the
-//! allocator maps from the kernel is visible. So the library's own slots of `mmap` get a hook for this library, and its
-//! mappings are recorded below a frame *opaque arena of <library>*.
+//! allocator maps from the kernel is visible. So the library's own slots of `mmap` get a hook for this library. The stacks
+//! of its mappings end with a frame *opaque arena of <library>*.
 //!
 //! jemalloc can call Heaptide for every block (see [`jemalloc`]). Then its blocks are recorded and its mappings are not,
 //! because the same memory would be counted twice. The mappings of a library that is the program's `malloc` are not recorded
 //! for the same reason.
 //!
-//! A library that imports the functions allocators need has its file searched once for a bundled allocator. Calls to `malloc`
-//! do not become slower.
+//! If a library imports the functions that allocators need, its file is searched once for a bundled allocator. Calls to
+//! `malloc` do not become slower.
 //!
-//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `ARENAS`, never
+//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: bypassing the hooks. Locks: `ARENAS`, never
 //! while the linker or an allocator is called. During fork: `ARENAS` is held.
 
 mod elf_file;
@@ -47,7 +47,7 @@ pub static ARENAS: ForkMutex<Arenas> = ForkMutex::new(Arenas {
     known: Vec::new(),
     hooked: Vec::new(),
 });
-/// A thread is inspecting libraries.
+/// Whether a thread is inspecting libraries.
 static INSPECTING: AtomicBool = AtomicBool::new(false);
 
 pub struct Arenas {
@@ -78,16 +78,16 @@ enum Contents {
     Jemalloc(jemalloc::Functions),
 }
 
-/// The way to record a mapping of a library.
+/// How to record a mapping of a library.
 pub enum Treatment {
     Plain,
-    /// Below this arena frame.
+    /// With this arena frame.
     Below(Frame),
     /// Not recorded.
     Not,
 }
 
-/// Returns the way to record a mapping of the library with this number.
+/// Returns how to record a mapping of the library with this number.
 pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     if number == python::PYTHON {
         return python::treatment(length, flags);
@@ -253,7 +253,7 @@ pub fn remove() {
     }
 }
 
-/// Resets the mark in a forked child, where the thread that was inspecting libraries does not exist.
+/// Resets `INSPECTING` in a forked child, where the thread that was inspecting libraries does not exist.
 pub fn after_fork_in_child() {
     INSPECTING.store(false, Ordering::Release);
 }

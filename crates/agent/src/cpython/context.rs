@@ -32,7 +32,7 @@ const ARRAY_NODES: usize = 16;
 const ARRAY_LEN: usize = 32;
 /// Seven levels of five bits each of a hash, and one for collisions.
 const MAX_DEPTH: u32 = 9;
-/// A node has a key and a value for each value of five bits. A longer collision node is invalid.
+/// A node has at most 32 keys and 32 values: one pair for each number of five bits. A longer collision node is invalid.
 const MAX_NODE_WORDS: usize = 64;
 
 /// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before the first call of [`learn`].

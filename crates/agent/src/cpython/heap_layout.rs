@@ -50,7 +50,7 @@ pub struct HeapLayout {
     pub static_types_have_header: bool,
     /// Whether an `int` stores its length in a tag (3.12 and later).
     pub tagged_numbers: bool,
-    /// Digits that the size of a zero includes.
+    /// Number of digits that the size of an `int` of value 0 includes.
     pub least_digits: usize,
     /// Bytes before the content of a bytearray that has any (3.15).
     pub byte_array_header: usize,
@@ -71,7 +71,7 @@ pub enum FrameStack {
 pub enum DictKeys {
     /// 3.10: sizes are plain numbers, every entry has three words.
     Plain,
-    /// 3.11 and later: sizes are logarithms, entries under strings have two words.
+    /// 3.11 and later: sizes are logarithms, entries with string keys have two words.
     Compact,
 }
 

@@ -9,7 +9,7 @@ use super::{EXACT, JOBS, Pointer, SAMPLED, job_events, own_events};
 use crate::record::threads::{self, Entered, ThreadState};
 use crate::record::{self, sampler};
 
-/// Records that `block` was allocated, unless it is null. `arena` is one more frame below the innermost one.
+/// Records that `block` was allocated, unless it is null. `arena` is an additional innermost frame.
 #[inline(always)]
 pub fn record_allocation<const MODE: u8>(
     allocator: Allocator,

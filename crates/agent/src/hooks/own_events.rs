@@ -37,8 +37,8 @@ pub unsafe fn allocated<const MODE: u8>(
     }
 }
 
-/// Records the release of a block, unless it was allocated meanwhile. Returns whether it was recorded. In a sampled session
-/// the sampler has already found the block among those of the program.
+/// Records the release of a block, unless Heaptide's own code allocated it in this stretch. Returns whether it was
+/// recorded. In a sampled session the sampler has already found the block among those of the program.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -62,7 +62,7 @@ pub unsafe fn released<const MODE: u8>(
     true
 }
 
-/// Records the release of a range, unless it was mapped meanwhile. Returns whether it was recorded.
+/// Records the release of a range, unless Heaptide's own code mapped it in this stretch. Returns whether it was recorded.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -106,7 +106,7 @@ pub unsafe fn not_released<const MODE: u8>(
     }
 }
 
-/// Whether a block that is being released was allocated meanwhile. Forgets it.
+/// Whether Heaptide's own code allocated a block in this stretch. Forgets the block.
 ///
 /// # Safety
 /// As for [`allocated`].

@@ -35,7 +35,7 @@ pub(crate) fn set_of_word(word: u64) -> libc::sigset_t {
     }
 }
 
-/// Lets the calling thread receive SIGBUS from now on. Stores in `was_blocked` that the program has blocked it.
+/// Lets the calling thread receive SIGBUS from now on. Sets `was_blocked` if the program has blocked it.
 pub(crate) fn unblock_bus_error(was_blocked: &AtomicBool) {
     let mask = TemporaryMask::without_bus_error();
     if first_word(&mask.before) & bit(libc::SIGBUS) != 0 {

@@ -8,7 +8,7 @@
 //! at run time calls `dlsym` next, to find a symbol in it. The hook of `dlsym` leaves the caller's return address unchanged
 //! and searches for new libraries. The keeper also searches, every few milliseconds.
 //!
-//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `LOADER`
+//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: bypassing the hooks. Locks: `LOADER`
 //! around the linker's own lock. During fork: `LOADER` is held across it, so that no child inherits the linker's lock.
 
 mod definition;
@@ -26,7 +26,7 @@ use crate::native::modules;
 use crate::record::threads;
 use crate::{arenas, hooks};
 
-/// Taken before the linker's lock. Holds the libraries that are done, by the address of their program headers.
+/// Taken before the linker's lock. Holds the libraries that were visited, by the address of their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
 /// The number of the current installation of hooks; 0 if none are installed.
 static INSTALLATION: AtomicU64 = AtomicU64::new(0);
@@ -164,7 +164,7 @@ struct Walk<'a> {
     task: Task,
     /// Libraries that may be changed, by the address of their program headers.
     present: &'a HashSet<usize>,
-    /// Libraries that are done, likewise.
+    /// Libraries that were visited, by the same address.
     done: HashSet<usize>,
     own_code: usize,
     linker_base: usize,

@@ -1,9 +1,9 @@
 //! Memory line by line, in the program: the lines of a monitored function on which the resident size changed.
 //!
 //! A [`Watch`] is one call of one function and its table. While a thread has entered it, the interpreter reports when the
-//! function's code begins a line, is called, or returns: from 3.12 on through `sys.monitoring` (callbacks in the crate
-//! `extension` call [`event`]), before that through [`trace_hook`]. Other code of the program is not affected. [`table`]
-//! computes the sums, and [`reading`] decides when to read the size.
+//! function's code begins a line, is called, or returns. From 3.12 on it does so through `sys.monitoring` (callbacks in the
+//! crate `extension` call [`event`]), before that through [`trace_hook`]. Other code of the program is not affected.
+//! [`table`] computes the sums, and [`reading`] decides when to read the size.
 //!
 //! Runs on: the program's threads, with the GIL. Allocates: rarely, and never through the hooked functions.
 

@@ -185,13 +185,13 @@ unsafe extern "C" fn trace(_own: Opaque, frame: Opaque, what: c_int, argument: O
             let code = (functions.frame_code)(frame);
             (functions.dec_ref)(code);
             let line = || u32::try_from((functions.frame_line)(frame)).unwrap_or(0);
-            let event_is = match what {
+            let line_event = match what {
                 CALL => Event::Start,
                 LINE => Event::Line(line()),
-                // The code says whether this is a pause: a frame that has ended does not continue.
+                // Also for a return: the interpreter reports both alike, and a frame that has ended does not continue.
                 _ => Event::Yield,
             };
-            event(code as usize, Some(frame as usize), event_is);
+            event(code as usize, Some(frame as usize), line_event);
         }
     }
     match function {

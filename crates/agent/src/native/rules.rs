@@ -19,7 +19,7 @@ const BASE_POINTER: Register = Register(6);
 const STACK_POINTER: Register = Register(7);
 const RETURN_ADDRESS: Register = Register(16);
 
-/// The way to find the canonical frame address.
+/// How to find the canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CallerRule {

@@ -20,7 +20,7 @@ use super::{alloc, hand_over, sampler};
 use crate::hooks::{EXACT, SAMPLED};
 use crate::native;
 use crate::record::threads::{NO_TOKEN, ThreadState};
-use crate::session::{self, ModeNow, Session};
+use crate::session::{self, ModeEntry, Session};
 
 /// Gives the thread's token to the hooks of the mode that the thread has adopted.
 pub(super) fn set_token(state: &mut ThreadState, token: u64) {
@@ -34,7 +34,7 @@ pub(super) fn set_token(state: &mut ThreadState, token: u64) {
 }
 
 /// Sets the fields of a thread's state that depend on the mode. The thread's chunk is empty.
-pub(super) fn set_mode(state: &mut ThreadState, now: &ModeNow) {
+pub(super) fn set_mode(state: &mut ThreadState, now: &ModeEntry) {
     state.mode = now.number;
     state.sampler.set_mean(now.mode.sample_bytes);
     state.native = std::ptr::null_mut();
@@ -54,7 +54,7 @@ pub(super) fn set_mode(state: &mut ThreadState, now: &ModeNow) {
 /// Adopts the wanted mode if the thread has another one. The thread has joined the session.
 #[cold]
 pub(crate) fn adopt(state: &mut ThreadState, session: &Session) {
-    let now = session.mode_now();
+    let now = session.current_mode();
     if state.mode == now.number {
         return;
     }
@@ -64,7 +64,7 @@ pub(crate) fn adopt(state: &mut ThreadState, session: &Session) {
     set_token(state, token);
 }
 
-/// Records an allocation that the sampler took. Not inlined, because few are.
+/// Records an allocation that the sampler took. Not inlined, because it is rare.
 ///
 /// # Safety
 /// As for [`alloc`].
@@ -107,7 +107,7 @@ pub(super) unsafe fn alloc_sampled(
     }
 }
 
-/// Records an allocation through a hook that records every one, although the thread has adopted a sampled mode.
+/// Handles an allocation in a hook of exact mode although its thread has adopted a sampled mode.
 ///
 /// # Safety
 /// As for [`alloc`].

@@ -4,7 +4,7 @@
 //! deallocator of the code type: when a known code object is freed, its address is removed and [`n_deaths`] changes. Then
 //! every thread drops its cached addresses. A code object whose deallocator is running is never read.
 //!
-//! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: `CODES`, held
+//! Runs on: any thread, outside the hot path. Allocates: bypassing the hooks. Locks: `CODES`, held
 //! across a fork. During fork/exit: a child's session begins with an empty list.
 
 use std::collections::HashMap;
@@ -20,9 +20,9 @@ use crate::host::locks::ForkMutex;
 use crate::record::threads;
 use crate::session;
 
-/// The number of code objects that could not be read.
+/// Used for every code object that could not be read.
 const UNKNOWN: u32 = 0;
-/// The number of code objects whose frames are not written: the one between a class and its `__init__`, from 3.13 on.
+/// Used for code objects whose frames are not written: the shim between a class and its `__init__`, from 3.13 on.
 pub const NOBODY: u32 = u32::MAX;
 
 /// The next free number. Libraries also get numbers from it.

@@ -1,4 +1,4 @@
-//! The job of an allocation: found in the interpreter's context, written to the chunk when it changes.
+//! The job of an allocation: read from the interpreter's context, written to the chunk when it changes.
 //!
 //! `heaptide.job` sets a context variable to a *token*, a `bytes` object whose first eight bytes are the job's number and the
 //! number of its name. A hook reads them through `cpython::context`, without the GIL. When the job ends, its token becomes
@@ -23,7 +23,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static VARIABLE: AtomicUsize = AtomicUsize::new(0);
 static TOKEN_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// More threads than that cannot have assigned jobs at the same time.
+/// The largest number of threads that can have assigned jobs at the same time.
 const MAX_ASSIGNED: usize = 1024;
 /// Jobs that another thread assigned to a thread: the thread's `pthread_self`, and the two numbers of the job.
 static ASSIGNED: [Assigned; MAX_ASSIGNED] = [const {
@@ -32,7 +32,7 @@ static ASSIGNED: [Assigned; MAX_ASSIGNED] = [const {
         job: AtomicU64::new(0),
     }
 }; MAX_ASSIGNED];
-/// Number of entries that were ever used: a search goes no further.
+/// Number of entries that were ever used, at which a search ends.
 static N_ASSIGNED: AtomicUsize = AtomicUsize::new(0);
 
 struct Assigned {
@@ -142,13 +142,14 @@ fn update(
     };
     state.job.context = context;
     state.job.variables = variables;
-    // The next allocation of this thread must be looked up again.
+    // The job of this thread's next allocation must be determined again.
     state.job.generation = if is_shared { 0 } else { generation };
     if numbers.job == state.job.written {
         return;
     }
     state.job.written = numbers.job;
-    // SAFETY: the position is below the limit, which lies `EVENT_ROOM` before the slot's end, or one time record after it.
+    // SAFETY: the position is below the limit, or at most one time record after it. The limit lies `EVENT_ROOM` before the
+    // slot's end.
     let mut room = unsafe {
         Room::new(
             &mut state.tables,

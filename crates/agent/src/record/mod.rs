@@ -77,8 +77,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. For this event alone, `below` is one
-/// more frame below the innermost one.
+/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. `below` is an additional innermost
+/// frame for this event alone.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
@@ -362,7 +362,7 @@ fn join(state: &mut ThreadState, session: &session::Session) {
     state.tables.reset(0, 0);
     state.job.begin_chunk();
     state.stack.forget();
-    adoption::set_mode(state, session.mode_now());
+    adoption::set_mode(state, session.current_mode());
     adoption::set_token(state, u64::from(state.index) + 1);
     session.announce_thread(state.stream, state.os_id);
 }
@@ -413,7 +413,7 @@ pub(crate) fn hand_over(state: &mut ThreadState, session: &session::Session) {
     unsafe { hand_over_slot(state, session) };
 }
 
-/// Does the same for any thread, whose accounts of jobs may be in use meanwhile.
+/// Does the same for the state of any thread. That thread may use its accounts of jobs meanwhile.
 ///
 /// # Safety
 /// `state` is a thread's state, and no other thread uses the fields that belong to the recording.
@@ -421,7 +421,7 @@ pub(crate) unsafe fn hand_over_slot(state: *mut ThreadState, session: &session::
     // SAFETY: the caller's promise. Each access is to one field, so nothing here refers to the whole state.
     unsafe {
         if let Some(slot) = (*state).slot.take() {
-            session.store.leave(Filled {
+            session.store.enqueue(Filled {
                 slot,
                 n_events: (*state).n_events,
                 last_sequence: (*state).tables.sequence(),

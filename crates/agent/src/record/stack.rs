@@ -48,7 +48,7 @@ struct Entry {
 #[repr(u8)]
 enum WrittenAs {
     Frame,
-    /// None: a shim between C and Python.
+    /// No record: a shim between C and Python.
     Nothing,
     /// The frame that replaces this one and all frames outside of it.
     Cut,
@@ -78,7 +78,7 @@ pub struct Stack {
     deaths_seen: u64,
     /// The caller of the outermost entry: 0, or the innermost frame that a cut stack leaves out.
     caller: usize,
-    /// Fewest entries with which the stack stays as it is: [`cut::LEAST_CUT`] if it is cut, otherwise 0.
+    /// A stack with fewer entries is read again: [`cut::LEAST_CUT`] if the stack is cut, otherwise 0.
     least_depth: usize,
     /// The index of a frame's entry, by a hash of the frame's address. May be stale: checked before it is used.
     hints: [u16; N_HINTS],
@@ -344,7 +344,8 @@ impl Stack {
         self.entries[i].n_written = n_written;
     }
 
-    /// The first entry after those of the first `n_written` written frames; shims right before it count as part of it.
+    /// Returns the first entry after those of the first `n_written` written frames, or the first of the shims directly
+    /// before it.
     pub fn first_not_written(&self, n_written: u32) -> usize {
         let entries = &self.entries[..self.depth];
         let mut at = entries.partition_point(|entry| entry.n_written <= n_written);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::record::tls;
 
-/// Undoes a change of what is recorded in this thread.
+/// Restores, when dropped, which events of this thread are recorded.
 enum Pause {
     Nothing,
     /// The thread's word before.
