@@ -208,8 +208,11 @@ fn private(descriptor: OwnedFd) -> io::Result<File> {
 
 /// Opens a device, pipe or socket, also through a link such as `/dev/stdout`. Returns `None` for any other file.
 fn open_special(path: &Path, found: &Metadata) -> io::Result<Option<File>> {
-    let is_special = |kind: std::fs::FileType| {
-        kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket()
+    let is_special = |file_type: std::fs::FileType| {
+        file_type.is_char_device()
+            || file_type.is_block_device()
+            || file_type.is_fifo()
+            || file_type.is_socket()
     };
     let found = if found.is_symlink() {
         path.metadata().ok()

@@ -71,8 +71,8 @@ pub fn treatment(length: usize, flags: i32) -> Treatment {
 }
 
 fn is_arena(length: usize, flags: i32) -> bool {
-    let kind = flags & !libc::MAP_HUGETLB;
-    kind == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
+    let base_flags = flags & !libc::MAP_HUGETLB;
+    base_flags == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
         && matches!(length, ARENA_BYTES | HUGE_ARENA_BYTES)
 }
 

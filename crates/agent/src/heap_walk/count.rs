@@ -208,7 +208,7 @@ impl Walk<'_, Sums> {
     unsafe fn scan_objects(&mut self, type_number: u32, objects: &[Object]) {
         let reader = self.reader;
         let entry = &self.types[type_number as usize];
-        let (scan, special, own) = (entry.scan, entry.special, entry.own);
+        let (scan, special, is_static) = (entry.scan, entry.special, entry.is_static);
         let (flags, is_gc) = (entry.flags, entry.is_gc);
         for object in objects {
             // SAFETY: `scan` and `flags` are those of the object's type.
@@ -253,7 +253,7 @@ impl Walk<'_, Sums> {
                 Scan::Traverse => {
                     for object in objects {
                         let collected = reader.is_collected(*object, flags, is_gc);
-                        if collected && (own || reader.is_tracked(*object)) {
+                        if collected && (is_static || reader.is_tracked(*object)) {
                             bytes += self.traverse_object(type_number, *object);
                         }
                     }

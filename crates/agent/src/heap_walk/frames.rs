@@ -170,7 +170,7 @@ impl<O: Output> Walk<'_, O> {
         let threads: Vec<usize> = reader.threads().collect();
         let n_threads = threads.len();
         for (position, state) in threads.into_iter().enumerate() {
-            // The oldest thread is the first.
+            // Threads are numbered from the oldest, which is the last.
             let thread = n_threads - position;
             let mut visit = |frame: usize, code: usize, _: u32| {
                 // SAFETY: a running frame stays until its function returns, which needs the GIL, and keeps its code.

@@ -76,7 +76,7 @@ pub struct SnapshotOptions {
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
-    /// Read before a fork: the copy that walks is another process.
+    /// Read before a fork, because the child that walks is another process.
     pub facts: Facts,
 }
 
@@ -303,7 +303,7 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
 unsafe impl Send for Walked {}
 
 impl Walked {
-    /// Notes that a forked copy of this process did the walk, and how long the process was paused.
+    /// Notes that a forked child of process `pid` did the walk, and how long that process was paused.
     pub(crate) fn forked_from(&mut self, pid: u32, paused_ns: u64) {
         self.header.pid = pid;
         self.header.forked = true;

@@ -83,24 +83,24 @@ impl Columns {
         }
     }
 
-    pub fn size(&self, found: usize) -> u64 {
-        match self.sizes.get(found) {
+    pub fn size(&self, position: usize) -> u64 {
+        match self.sizes.get(position) {
             None => 0,
-            Some(&LARGE) => self.large_sizes.get(&found).copied().unwrap_or(0),
+            Some(&LARGE) => self.large_sizes.get(&position).copied().unwrap_or(0),
             Some(size) => u64::from(*size),
         }
     }
 
     /// Returns `extra` of an object whose type has this usual value.
-    pub fn extra(&self, found: usize, usual: u64) -> u64 {
-        self.unusual_extras.get(&found).copied().unwrap_or(usual)
+    pub fn extra(&self, position: usize, usual: u64) -> u64 {
+        self.unusual_extras.get(&position).copied().unwrap_or(usual)
     }
 
     /// Returns the positions of an object's references.
     #[inline(always)]
-    pub fn references(&self, found: usize) -> std::ops::Range<usize> {
-        let start = self.starts.get(found).map_or(0, |start| *start as usize);
-        let next = self.starts.get(found + 1);
+    pub fn references(&self, position: usize) -> std::ops::Range<usize> {
+        let start = self.starts.get(position).map_or(0, |start| *start as usize);
+        let next = self.starts.get(position + 1);
         start..next.map_or(self.targets.len(), |end| *end as usize)
     }
 

@@ -351,7 +351,7 @@ impl Reader {
     ///
     /// # Safety
     /// `function` is the `tp_traverse` of the object's type and not null. The object is complete: it is tracked, or its
-    /// type is the interpreter's own. `visit` may be called with `with`.
+    /// type is the interpreter's own. `visit` accepts `with` as its second argument.
     #[inline(always)]
     pub unsafe fn traverse(
         &self,
@@ -397,7 +397,7 @@ impl Reader {
     /// Calls `visit` for each object of the collector; `false` if the collector cannot do this (before 3.12).
     ///
     /// # Safety
-    /// `visit` may be called with `with`, and neither creates nor frees objects.
+    /// `visit` accepts `with` as its second argument, and neither creates nor frees objects.
     pub unsafe fn visit_collected(&self, visit: Visit, with: *mut c_void) -> bool {
         match self.known.visit_objects {
             // SAFETY: the GIL is held, and the caller vouches for the visitor.

@@ -110,7 +110,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Keeps the walk from scanning the table of interned strings, which comes last.
+    /// Keeps the walk from scanning the table of interned strings, which is added last.
     pub fn reserve<O: Output>(&self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         match self.interned {
             Some(table) => interned::reserve(walk, table),
@@ -186,7 +186,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Adds the table of interned strings as the holder of those that nothing else holds.
+    /// Adds the table of interned strings, with references to the strings that no other object refers to.
     fn interned_strings(
         &mut self,
         walk: &mut Walk<'_, Columns>,

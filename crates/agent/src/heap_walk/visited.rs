@@ -44,7 +44,8 @@ pub struct Visited {
     recent: [(u64, u32); RECENT],
 }
 
-/// Returns the key of an address's area. Memory has two areas: for objects at multiples of sixteen, and for the others.
+/// Returns the key of an address's area. A range of memory has two areas: for objects at multiples of sixteen, and for the
+/// others.
 #[inline(always)]
 fn key_of(address: u64) -> u64 {
     address >> AREA_BITS << 1 | address >> 3 & 1

@@ -223,7 +223,7 @@ impl Walk<'_, Columns> {
         let object = self.object_of(handle);
         let type_number = self.type_number(reader.type_of(object));
         let entry = &self.types[type_number as usize];
-        let (scan, special, own) = (entry.scan, entry.special, entry.own);
+        let (scan, special, is_static) = (entry.scan, entry.special, entry.is_static);
         // SAFETY: `entry` describes the type of the object. An object has the collector's header if `is_collected`.
         let (collected, tracked, bytes) = unsafe {
             let collected = reader.is_collected(object, entry.flags, entry.is_gc);
@@ -267,7 +267,7 @@ impl Walk<'_, Columns> {
                 }
                 Scan::Fields => self.fields(type_number, object),
                 Scan::Instance | Scan::Traverse => {
-                    if tracked || (own && collected) {
+                    if tracked || (is_static && collected) {
                         flags |= self.traverse_and_label(type_number, object);
                     }
                 }
