@@ -275,7 +275,7 @@ pub fn system_call(pid: u32, thread: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default()
 }
 
-/// Returns whether a process and this one see the same files under the same paths.
+/// Returns whether this process and another one see the same files under the same paths.
 pub fn sees_same_files(pid: u32) -> bool {
     let link = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/{name}")).ok();
     let other = pid.to_string();

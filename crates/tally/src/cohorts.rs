@@ -165,7 +165,7 @@ impl Cohorts {
         *before = (site.live.bytes, site.live.count);
     }
 
-    /// Adds the sums of a cohort, whose share of the peak is final, to those of its site.
+    /// Adds the sums of a cohort to the sums of its site. The cohort's share of the peak is final.
     fn fold(&mut self, cohort: u32, site: &Site, peak_number: u64) {
         let owner = self.owner(cohort) as usize;
         let folded = &mut self.folded[owner];

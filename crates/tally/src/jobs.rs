@@ -1,7 +1,8 @@
 //! Sums per job: bytes allocated, at its peak, live at its end and live now, and its largest sites.
 //!
-//! Jobs do not share sites, so the site of a freed block identifies the job. A job's peak is found like that of the whole
-//! heap (`sites`): peaks of a job are numbered, and a site's share is copied when it first changes after a peak.
+//! Jobs do not share sites, so the site of a freed block identifies the job. The peak of a job is found like that of the
+//! whole heap (see `sites`). The peaks of a job are numbered, and a site's share is copied when the site first changes
+//! after a peak.
 //!
 //! When a job ends, its sites without live blocks are folded into the sites of its name. So memory grows with live
 //! blocks, and by a small fixed amount per job.
@@ -66,8 +67,8 @@ pub(crate) struct JobState {
     end: Raw,
     /// Number of the job's latest peak.
     peak_number: u32,
-    /// Range of its sites in [`JobStates::shares`]: those of the peak, then those live at its end. Sites that are live
-    /// after the last event begin at `first_live_share`.
+    /// Range of its sites in [`JobStates::shares`]: sites of the peak, then sites that were live at its end. Sites that are
+    /// live after the last event begin at `first_live_share`.
     first_share: u32,
     first_live_share: u32,
     n_peak_shares: u8,
@@ -125,7 +126,7 @@ impl JobStates {
         self.shares.reserve_exact(2 * n_jobs);
     }
 
-    /// Returns the position of a job, which is added if it is new.
+    /// Returns the position of a job. Adds the job if it is new.
     pub fn of_number(&mut self, number: u32, name: u32) -> u32 {
         if let Some(at) = self.find(number) {
             return at;

@@ -8,9 +8,9 @@
 //! hash  [ top bits: directory → segment | … | low 10 bits: home bucket, or the next one with room ]
 //! ```
 //!
-//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments
-//! split at 80 %, so a block takes between 20 and 40 bytes. An ordered map holds the blocks that do not fit into a
-//! bucket: blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
+//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments split
+//! at 80 %, so a block takes between 20 and 40 bytes. An ordered map holds the blocks that do not fit into a bucket. These
+//! are blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
 
 mod segment;
 

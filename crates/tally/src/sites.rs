@@ -61,7 +61,7 @@ impl Site {
 #[derive(Default)]
 pub(crate) struct Sites {
     keys: Vec<SiteKey>,
-    /// Indexed by the number under which blocks are counted: that of the site, or of its cohort.
+    /// Indexed by the number under which blocks are counted: the number of the site, or of its cohort.
     sites: Vec<Site>,
     index: Index,
     /// Number of the latest peak.

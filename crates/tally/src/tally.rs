@@ -173,7 +173,7 @@ impl Tally {
         }
     }
 
-    /// Returns the tally with which a capture begins, ready for its events: that of the checkpoint, or an empty one.
+    /// Returns the tally to which the events of a capture are added: the tally of its checkpoint, or an empty one.
     pub fn for_capture(capture: &Capture) -> Result<Tally, Damage> {
         if let Some(foreign) = capture.foreign_events() {
             let mut sums = Tally::without_totals();

@@ -170,7 +170,7 @@ impl ElfFile {
         positions
     }
 
-    /// Reads a section in pieces of `len` bytes, each of which repeats the last `overlap` bytes of the one before. Calls
+    /// Reads a section in pieces of `len` bytes. Each piece repeats the last `overlap` bytes of the previous one. Calls
     /// `visit` with the position and the bytes of each, until it returns `false`.
     fn for_each_piece(
         &self,

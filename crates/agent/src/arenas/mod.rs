@@ -119,8 +119,8 @@ pub fn forget() {
     ARENAS.lock().hooks.clear();
 }
 
-/// Searches libraries for bundled allocators. Returns those whose slots of `mmap` must get their own hooks. `is_wanted` is
-/// `false` once the installation of hooks has ended, which may happen meanwhile; then no hook may stay.
+/// Searches libraries for bundled allocators. Returns those whose slots of `mmap` must get their own hooks. The
+/// installation of hooks may end during the search: `is_wanted` then returns `false`, and no hook may stay.
 pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
     if candidates.is_empty() || INSPECTING.swap(true, Ordering::AcqRel) {

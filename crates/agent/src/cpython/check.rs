@@ -1,9 +1,9 @@
 //! The self-check of a layout, which runs before hooks use the layout.
 //!
-//! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own
-//! functions: same code objects in the same order, same instructions, same names, first lines and line tables. All
-//! reads by offset go through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no
-//! Python error set and keeps no reference.
+//! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own functions.
+//! Code objects and their order, instructions, names, first lines and line tables must be equal. All reads by offset go
+//! through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no Python error set and keeps
+//! no reference.
 
 use super::c_api::{FrameInfo, MAX_FRAMES, Python, Stack};
 use super::code::{CodeBuffers, read_code_from};

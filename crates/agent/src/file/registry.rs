@@ -1,4 +1,4 @@
-//! The registry stream while it is written: entries in a slot, which survive a kill like the events.
+//! The registry stream while it is written. Its entries are in a slot, so they survive a kill like events.
 //!
 //! An entry is complete in the file before anything refers to it: the entry of a code object is written before the frame
 //! that names it is committed.

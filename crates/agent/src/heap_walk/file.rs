@@ -177,9 +177,9 @@ pub unsafe fn walk_in_child(
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let parent = std::process::id();
     let begun = Instant::now();
-    // SAFETY: libc's fork leaves its allocator usable in the child. The child runs only the walk, which needs the GIL that
-    // this thread holds, the writing of a file, and `_exit`: no Python code, and nothing that takes a lock which another
-    // thread may hold.
+    // SAFETY: libc's fork leaves its allocator usable in the child. The child runs only the walk, for which this thread
+    // holds the GIL, the writing of a file, and `_exit`. It runs no Python code and takes no lock that another thread may
+    // hold.
     let pid = unsafe { libc::fork() };
     let paused_ns = begun.elapsed().as_nanos() as u64;
     if pid < 0 {

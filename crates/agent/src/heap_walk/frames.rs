@@ -1,5 +1,5 @@
-//! Local variables of frames: those of running frames as roots, and those of generators and frame objects as labels of
-//! the references that these report. The walk reads the interpreter's frames and creates no frame object.
+//! Local variables of frames. Those of running frames are roots. Those of generators and frame objects label the references
+//! that these objects report. The walk reads the interpreter's frames and creates no frame object.
 
 use std::ops::ControlFlow;
 

@@ -199,8 +199,8 @@ impl Reading {
 /// The note of a walk for which the collector did not report its objects.
 const NOT_ALL: &str = "objects that no root leads to could not be found";
 
-/// Finds all objects: from the roots, then those that only the collector knows, then those that only weak references
-/// lead to. Returns the number of objects that the roots led to.
+/// Finds all objects: first from the roots, then objects that only the collector knows, then objects that only weak
+/// references lead to. Returns the number of objects that the roots led to.
 fn find_all(
     walk: &mut Walk<'_, Columns>,
     roots: &mut Roots,

@@ -323,7 +323,7 @@ unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) 
     c_int::from(object.is_none_or(|object| O::collected(walk, object)))
 }
 
-/// Passes the objects that `gc.get_objects()` returns to `each`: all tracked ones but the frozen ones. Returns `false` if
+/// Passes the objects that `gc.get_objects()` returns to `each`: all tracked objects except frozen ones. Returns `false` if
 /// the collector cannot report them, or if `each` returns `false`.
 pub fn read_tracked(reader: &Reader, mut each: impl FnMut(Object) -> bool) -> bool {
     let lists = reader.heap.generations.map(|at| reader.interpreter() + at);

@@ -178,8 +178,8 @@ fn contains(sorted: &[Object], object: Object) -> bool {
     found.is_ok()
 }
 
-/// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if that depends on the
-/// collection's order: a tuple whose only tracked items are such tuples.
+/// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if the result depends on
+/// the collection's order, as for a tuple whose only tracked items are such tuples.
 fn untracked_by_collection(reader: &Reader, plain: &[Object]) -> Option<Vec<Object>> {
     let items = reader.basic_size(reader.known.tuple);
     // Items of a tuple; null if it is not complete.

@@ -225,8 +225,8 @@ fn bases(reader: &Reader, type_: Type) -> Vec<Type> {
         .collect()
 }
 
-/// Returns whether instances refer only to their slots, attributes and class: all bases are classes written in Python,
-/// and no instance has a length at the offset of the first slot.
+/// Returns whether instances refer only to their slots, attributes and class. All bases must be classes written in Python,
+/// and no instance may have a length at the offset of the first slot.
 fn is_plain_class(reader: &Reader, chain: &[Type]) -> bool {
     let Some((last, classes)) = chain.split_last() else {
         return false;

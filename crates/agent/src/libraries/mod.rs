@@ -79,9 +79,9 @@ fn is_current(installation: u64) -> bool {
     INSTALLATION.load(Ordering::Acquire) == installation
 }
 
-/// Installs the hooks in new libraries. The linker lists a library while it is still relocating it, and would crash on pages
-/// that are made read-only meanwhile. So this lists the libraries, waits until no thread is inside `dlopen`, and changes
-/// those of them that are still loaded.
+/// Installs the hooks in new libraries. The linker lists a library while it is still relocating it, and would crash if
+/// Heaptide made its pages read-only at that time. So this lists the libraries, waits until no thread is inside `dlopen`,
+/// and changes those of them that are still loaded.
 fn patch(installation: u64) {
     let (present, counters) = list_loaded();
     wait_for_loads();
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn on_symbol_lookup(handle: *mut c_void, name: *const c_ch
     let _errno = sys::KeepErrno::now();
     let _unrecorded = threads::Unrecorded::begin();
     patch_new();
-    // The result of RTLD_NEXT depends on the caller, and such a caller wants the function after its own.
+    // The result of RTLD_NEXT depends on the caller, which wants the function that follows its own.
     if INSTALLATION.load(Ordering::Acquire) == 0 || handle == libc::RTLD_NEXT || name.is_null() {
         return 0;
     }

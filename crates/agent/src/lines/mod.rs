@@ -21,7 +21,7 @@ use crate::cpython::{Symbols, interpreter};
 
 /// One call of a monitored function.
 pub struct MonitoredCall {
-    /// Code objects whose lines belong to the table: the function's, and those of functions inside it.
+    /// Code objects whose lines belong to the table: of the function, and of functions nested in it.
     codes: Vec<Code>,
     table: UnsafeCell<Table>,
 }

@@ -2,9 +2,9 @@
 //! information.
 //!
 //! Compilers describe for every instruction the caller's stack pointer (the *canonical frame address*) and the addresses of
-//! saved registers. A walk needs three things: the canonical frame address as an offset from the stack or base pointer, the
-//! return address right below it, and the address of the saved base pointer. Information that needs more is rare, and ends
-//! the walk.
+//! saved registers. A walk needs the canonical frame address, as an offset from the stack or base pointer. It also needs
+//! the return address right below it and the address of the saved base pointer. Information that needs more is rare, and
+//! ends the walk.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Operation, Register,

@@ -29,8 +29,8 @@ use super::{bounds, mixed, modules};
 use crate::record::stack::cut::{KEPT_INNERMOST, LEAST_CUT};
 use crate::session;
 
-/// Frames that are remembered and written; the outermost of a deeper stack are cut. The window that remains moves as rarely
-/// as that of `record::stack`, for the same reason.
+/// Frames that are remembered and written; the outermost of a deeper stack are cut. The remaining window moves as rarely as
+/// the window of `record::stack`, for the same reason.
 pub const MAX_DEPTH: usize = 4096;
 
 /// One remembered frame.
@@ -42,8 +42,8 @@ pub struct NativeFrame {
     bp: usize,
     /// The start of the caller's stack.
     pub end: usize,
-    /// The addresses from which the return address, the caller's base pointer and `end` were read; 0 if they were not read
-    /// from memory, and for a base pointer that the caller does not need.
+    /// The addresses from which the return address, the caller's base pointer and `end` were read. 0 if a value was not
+    /// read from memory, or if the caller does not need the base pointer.
     ip_at: usize,
     bp_at: usize,
     end_at: usize,

@@ -1,7 +1,7 @@
 //! A change of the mode, thread by thread.
 //!
 //! The session names the wanted mode. A thread adopts it at its next recorded event: it hands its chunk over and begins one
-//! whose head names the mode, so that readers weigh each block by the mode in which its allocation was recorded.
+//! whose head contains the number of the mode. Readers weigh each block by the mode in which its allocation was recorded.
 //!
 //! Hooks are compiled for one mode, and import slots change one after the other while other threads run. Some callers keep
 //! the address of an old hook for ever. So a hook may belong to another mode than its thread has adopted. Each class of hook

@@ -164,7 +164,7 @@ fn update(
     state.position = unsafe { state.position.add(n_bytes) };
 }
 
-/// Returns the job of the calling thread: that of its context, or the one that was assigned to the thread.
+/// Returns the job of the calling thread: the job of its context, or the job that was assigned to the thread.
 ///
 /// # Safety
 /// `variables` is 0 or the map of the context that the calling thread has entered.
@@ -275,8 +275,8 @@ pub(crate) unsafe fn rename(bytes: usize, numbers: JobNumbers) {
 /// Makes a token name no job.
 ///
 /// # Safety
-/// The `bytes` object whose bytes are at `bytes` is alive, has 8 of them, and is a token that only the context variable and
-/// its job refer to: nothing else has read its contents or its hash.
+/// `bytes` is the address of the content of a live `bytes` object of at least 8 bytes. The object is a token: only the
+/// context variable and its job refer to it, and nothing else has read its content or its hash.
 pub(crate) unsafe fn forget(bytes: usize) {
     // SAFETY: the caller's promise; the bytes of such an object are aligned to 8. All accesses to them are atomic.
     unsafe { AtomicU64::from_ptr(bytes as *mut u64) }.store(0, Ordering::Relaxed);

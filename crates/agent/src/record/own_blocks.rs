@@ -1,7 +1,7 @@
 //! The blocks that a thread has allocated while Heaptide's own Python code runs on it.
 //!
-//! These blocks are not in the capture, so their releases must not be either: readers would take such a release for that of
-//! a block from before the recording. All other releases at that time are of the program's blocks, which a garbage
+//! These blocks are not in the capture, so their releases must not be in it either: readers would take them for releases of
+//! blocks from before the recording. All other releases at that time are of the program's blocks, which a garbage
 //! collection or a cache of the interpreter drops.
 //!
 //! A *stretch* is one uninterrupted run of Heaptide's own code on a thread. The table has sets of four words, one word per

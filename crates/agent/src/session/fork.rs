@@ -1,9 +1,9 @@
 //! Forks: the child stops recording, and starts its own recording if the session follows forks.
 //!
-//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this:
-//! the kernel wipes the page of the order word in the child, and a handler, which the C library runs first in the
-//! child, forgets the session. Before the fork another handler takes every lock that a child may need. So no other
-//! thread holds one of them, or the linker's lock, while the process is copied.
+//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this. The
+//! kernel wipes the page of the order word in the child, and the C library first runs a handler in the child that forgets
+//! the session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of
+//! them, or the linker's lock, while the process is copied.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;

@@ -4,7 +4,7 @@
 //! note in the registry → first releases (`record::releases`) → publish → cut in the order of events → hooks
 //! ```
 //! After the cut every thread takes a new sequence number before its next event, and finds the published mode there
-//! (`record::adoption`). Hooks that do not record every release are installed after the cut, so a release that is left out
+//! (`record::adoption`). Hooks that do not record every release are installed after the cut. So a release that they omit
 //! never belongs to a block that another thread recorded in the former mode.
 //!
 //! Runs on: the thread that changes the mode (with the GIL). Allocates: bypassing the hooks. Locks: `LIFECYCLE`.

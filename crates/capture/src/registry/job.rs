@@ -12,8 +12,8 @@ pub const MAX_LABELS_BYTES: usize = 4096;
 pub struct JobBegan<'a> {
     /// From 1 on; unique in its process.
     pub number: u32,
-    /// The number of the name: jobs of the same name have the same one. 0 is the common number of all names beyond the
-    /// first few thousand.
+    /// The number of the name, which all jobs of the same name share. 0 is the common number of all names beyond the first
+    /// few thousand.
     pub name_number: u32,
     /// The enclosing job; 0 if there is none.
     pub parent: u32,

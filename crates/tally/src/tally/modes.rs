@@ -1,6 +1,6 @@
 //! Captures whose mode changed while they were recorded.
 //!
-//! A block is weighed by the mode in which its allocation was recorded, also when it is freed in another one. The mode is
+//! A block is weighed by the mode in which its allocation was recorded, even if it is freed in another mode. The mode is
 //! therefore part of its site. Sums of all modes share one unit: as soon as one of the modes is sampled, all counts are
 //! fixed-point numbers.
 //!
@@ -160,7 +160,7 @@ impl Tally {
         }
     }
 
-    /// Sets the modes by number: that of the header and all later ones. Frames with `arena_codes` are Python's arenas.
+    /// Sets the modes by number: the mode in the header and all later modes. Frames with `arena_codes` are Python's arenas.
     pub fn set_modes(&mut self, first: Mode, changes: &[ModeChange], arena_codes: Vec<u32>) {
         if changes.is_empty() {
             return;

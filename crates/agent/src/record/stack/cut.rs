@@ -55,7 +55,7 @@ impl Stack {
     #[inline(always)]
     pub(super) fn set_caller(&mut self, caller: usize) {
         if (caller != 0) != self.is_cut() {
-            // The outermost frame is written in another form, even if it is the same frame.
+            // The record of the outermost frame changes, even if it is the same frame, so it must be written again.
             self.entries[0].frame = 0;
         }
         self.caller = caller;
