@@ -88,7 +88,7 @@ struct Shape {
     allocator: u8,
 }
 
-/// State that writer and reader share. 4 KiB; emptied at the start of every chunk.
+/// The state by which a writer encodes records and a reader decodes them. 4 KiB; emptied at the start of every chunk.
 pub struct Tables {
     addresses: [u64; 256],
     shapes: [Shape; 64],

@@ -49,7 +49,7 @@ pub struct Mode {
 pub struct Header {
     /// Version of the file's format.
     pub version: u32,
-    /// Shared by all processes of one run.
+    /// The identifier of the session, which all its processes share.
     pub session: [u8; 16],
     pub pid: u32,
     pub parent_pid: u32,

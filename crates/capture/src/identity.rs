@@ -23,7 +23,7 @@ pub struct Identity {
     pub pid: u32,
     /// Empty if unknown, like the next three fields.
     pub host: String,
-    /// Seconds from boot to the start of the process with two decimals, which is the kernel's resolution, and `s`.
+    /// Start of the process in seconds since boot, such as `83456.12s`. Two decimals are the kernel's resolution.
     pub start: String,
     pub pid_namespace: String,
     pub boot_id: String,

@@ -77,7 +77,7 @@ impl Redaction {
                 }
                 None if self.hides(&word) => {
                     is_value = is_option;
-                    // In `--password` only the next word is secret, but `-psecret` is both in one.
+                    // After `--password` only the next word is secret, but `-psecret` contains option and value.
                     if word.starts_with("--") && !self.has_secret(&word, false) {
                         word
                     } else {

@@ -7,7 +7,7 @@ use heaptide_capture::wire::{Reader, push_varint, unzigzag, zigzag};
 
 use crate::amount::Raw;
 
-/// Larger counts count as damage, because they could overflow when counting continues.
+/// Larger counts are damage, because they could overflow when counting continues.
 const MAX_COUNT: u64 = 1 << 60;
 
 /// A growing buffer. Numbers are varints.

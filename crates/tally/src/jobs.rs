@@ -203,7 +203,8 @@ impl JobStates {
         }
     }
 
-    /// Adds an amount to a site's job. `before` is the site's live bytes without it. An undone free allocates nothing.
+    /// Adds an amount to a site's job. `before` is the site's live bytes without it. `is_allocation` is false for an undone
+    /// free.
     #[inline(always)]
     pub fn grow(&mut self, site: u32, before: u64, amount: Raw, is_allocation: bool) {
         let Some(share) = self.of_site.get_mut(site as usize) else {

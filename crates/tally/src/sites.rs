@@ -20,7 +20,7 @@ pub(crate) struct SiteKey {
     pub stream: u32,
     pub allocator: u8,
     pub job: JobKey,
-    /// Index of the sampling distance in the list of those of the capture; 0 unless the mode has changed.
+    /// Index in the capture's list of sampling distances; 0 unless the mode has changed.
     pub mean: u16,
 }
 
@@ -290,7 +290,7 @@ impl Sites {
         !self.unused.is_empty() || self.keys.iter().any(|key| key.job != JobKey::NONE)
     }
 
-    /// Writes the sites, with the job and the sampling distance of each if these are asked for.
+    /// Writes the sites, with the job and the sampling distance of each if requested.
     pub fn write(&self, out: &mut Encoder, with_jobs: bool, with_means: bool) {
         out.number(self.sites.len() as u64);
         for (key, site) in self.keys.iter().zip(&self.sites) {

@@ -52,7 +52,7 @@ pub use sums::{SiteSums, Sums};
 /// Chooses sites by their stack, the stream of their thread, and their job.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32, JobKey) -> bool + 'a;
 
-/// The results that a tally computes in addition to sums and peak.
+/// Options of a tally: results in addition to sums and peak.
 #[derive(Clone, Debug, Default)]
 pub struct TallyOptions {
     /// Clock units, ascending: edges between bins of time. Blocks are counted separately by the bins of their

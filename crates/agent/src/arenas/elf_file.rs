@@ -14,7 +14,7 @@ use object::{LittleEndian, ReadCache, pod};
 
 /// Bytes that are searched together.
 const PIECE_BYTES: usize = 1 << 20;
-/// The maximum number of sections. No library has as many.
+/// The maximum number of sections. No real library has more.
 const MAX_SECTIONS: u32 = 4096;
 const ENDIAN: LittleEndian = LittleEndian;
 

@@ -36,7 +36,7 @@ pub const N_LIBRARIES: usize = 8;
 pub const N_HOOKS: usize = N_LIBRARIES + 1;
 /// Smaller mappings of such a library do not come from its allocator, but are for example stacks of signal handlers.
 const LEAST_BYTES: usize = 64 * 1024;
-/// The names of these allocators in their messages.
+/// Constants that identify an allocator: its name in its own messages.
 const SIGNS: [&str; 3] = ["mimalloc: ", "tcmalloc: ", "rpmalloc: "];
 const JEMALLOC_SIGN: &str = "<jemalloc>";
 

@@ -51,8 +51,8 @@ unsafe fn word(address: usize, offset: usize) -> usize {
     unsafe { (address.wrapping_add(offset) as *const usize).read() }
 }
 
-/// Compares the words of the calling thread's state with the context that it has entered. Returns the number of offsets
-/// that may be that of the context; 1 is a success.
+/// Compares the words of the calling thread's state with the context that it has entered. Returns the number of possible
+/// offsets of the context; 1 is a success.
 ///
 /// # Safety
 /// `thread_state` is the calling thread's own, and the GIL is held.

@@ -1,7 +1,7 @@
 //! The registry stream while it is written. Its entries are in a slot, so they survive a kill like events.
 //!
-//! An entry is complete in the file before anything refers to it: the entry of a code object is written before the frame
-//! that names it is committed.
+//! An entry is complete in the file before anything refers to it: the entry of a code object is written before a frame that
+//! refers to it is committed.
 
 use std::collections::HashMap;
 

@@ -77,7 +77,7 @@ impl Reader {
         type_.field(field)
     }
 
-    /// Returns a reference to another type, or to another object, in a field of a type.
+    /// Returns the object that a field of a type refers to.
     ///
     /// # Safety
     /// The field is null or a reference that the type owns.
@@ -245,7 +245,7 @@ impl Reader {
     /// Returns the length of an object.
     ///
     /// # Safety
-    /// The object has one: its struct starts with `PyVarObject`, or with a word of the same use.
+    /// The object has one: its struct starts with `PyVarObject`, or has a word of the same meaning there.
     #[inline(always)]
     pub unsafe fn size(&self, object: Object) -> usize {
         // SAFETY: passed on from the caller.

@@ -1,5 +1,5 @@
-//! The set of visited objects: one bit for every sixteen bytes of memory that contains any, so that the bits of millions
-//! of objects stay in the processor's caches.
+//! The set of visited objects: one bit for every sixteen bytes of memory that contains objects. The bits of millions of
+//! objects stay in the processor's caches.
 //!
 //! A *handle* names an object in four bytes: the number of its area of memory, and its offset there. Handles need no
 //! table from addresses to numbers; counting bits turns them into numbers in address order ([`super::renumber`]).

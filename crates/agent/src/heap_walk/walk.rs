@@ -57,7 +57,7 @@ pub struct Walk<'l, O> {
     pub(super) labels: Vec<(usize, Label)>,
     /// Offset of a tuple's items.
     pub(super) tuple_items: usize,
-    /// Distance before an instance of the pointer to the values of its attributes; 0 if there is none.
+    /// Bytes from the pointer to the values of an instance to the instance; 0 if there is no such pointer.
     pub(super) values_before: usize,
     pub(super) internal: Internal,
     /// Items of long lists that were not added yet: address and number.

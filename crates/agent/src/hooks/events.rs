@@ -55,12 +55,12 @@ pub(super) unsafe fn allocated<const MODE: u8>(
     }
 }
 
-/// How a block or a range is released.
+/// What follows the release of a block or a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// For good.
+    /// Nothing.
     Final,
-    /// To be resized or moved: the same hook records an allocation next.
+    /// It is resized or moved: the same hook records an allocation next.
     Resize,
 }
 

@@ -11,7 +11,7 @@ use super::events::{self, Release};
 use crate::record::own_blocks::Key;
 use crate::record::threads::{ThreadState, while_recording};
 
-/// Remembers an allocation, or records it if it is the new version of a block of the program.
+/// Remembers an allocation, or records it if it replaces a resized block of the program.
 ///
 /// # Safety
 /// `state` comes from `Entered::OwnPython` on this thread.

@@ -289,7 +289,7 @@ impl PublishedAction {
     }
 }
 
-/// Sets the kernel's action for SIGBUS if `new` is given. Returns the one before; `None` if the kernel refuses.
+/// Sets the kernel's action for SIGBUS if `new` is given. Returns the previous action; `None` if the kernel refuses.
 fn exchange(new: Option<Action>) -> Option<Action> {
     let new = new.map(Action::to_libc);
     // SAFETY: the struct consists of numbers and an optional function, for which zero bytes are valid.
@@ -319,8 +319,8 @@ unsafe fn real_sigaction(
     }
 }
 
-/// Changes the program's action if `new` is given, while the kernel has Heaptide's handler. Returns the one before; `None` if
-/// the kernel has another handler: then `bypass` makes the change.
+/// Changes the program's action if `new` is given, while the kernel has Heaptide's handler. Returns the previous action;
+/// `None` if the kernel has another handler: then `bypass` makes the change.
 fn exchange_programs_action(new: Option<Action>, bypass: impl FnOnce()) -> Option<Action> {
     let _blocked = TemporaryMask::all();
     let installed = INSTALLED.lock();

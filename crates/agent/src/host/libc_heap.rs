@@ -66,8 +66,8 @@ pub struct ArenaPages {
     pub resident: u64,
 }
 
-/// glibc aligns the heaps of all arenas but the main one to this many bytes, reserves as many, and makes the used part
-/// accessible.
+/// glibc aligns the heaps of all arenas but the main one to this many bytes. It reserves this many bytes for each and makes
+/// the used part accessible.
 const HEAP_BYTES: u64 = 64 << 20;
 
 /// Finds the arenas among the mappings of this process, which come in the order of their addresses.

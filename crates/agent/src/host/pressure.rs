@@ -93,7 +93,7 @@ pub fn has_limit() -> bool {
     Group::own().is_some()
 }
 
-/// The control group with the smallest limit between that of the process and the root.
+/// The control group with the smallest limit, from the group of the process up to the root.
 struct Group {
     version: CgroupVersion,
     folder: PathBuf,

@@ -1,8 +1,8 @@
 //! Signal sets and masks as the agent needs them.
 //!
 //! The kernel ends a process in which an access to memory fails while SIGBUS is blocked. So a thread that is recorded never
-//! blocks SIGBUS: `pthread_sigmask` and `sigprocmask` are hooked, leave SIGBUS out of the mask, and return masks as if they
-//! had not. Only a SIGBUS that another process sends could show the difference.
+//! blocks SIGBUS: `pthread_sigmask` and `sigprocmask` are hooked, leave SIGBUS out of the mask, and return the mask that
+//! the program has set. Only a SIGBUS that another process sends could show the difference.
 //!
 //! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: no state.
 

@@ -1,9 +1,9 @@
 //! Line events before `sys.monitoring`: a trace function in C, for 3.10 and 3.11.
 //!
 //! A thread can have one trace function, and a debugger or coverage may have set one. Heaptide keeps that function, calls
-//! it for every event exactly as the interpreter would, and restores it at the end. The interpreter has no function that
-//! returns it, but the thread state contains the function and its object. Heaptide finds both by comparing the state
-//! before and after it sets its own function.
+//! it for every event exactly as the interpreter would, and restores it at the end. The interpreter offers no way to get
+//! that function, but the thread state contains it and its object. Heaptide finds both by comparing the state before and
+//! after it sets its own function.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};

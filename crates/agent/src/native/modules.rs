@@ -1,8 +1,8 @@
 //! The library of an address, its number, and its call-frame information.
 //!
-//! The registry describes a library, by path and build ID, at the first address in it, and again if it is loaded at another
-//! address. A library keeps its number when it is loaded again. Code objects take their numbers from the same sequence,
-//! so a frame can refer to either.
+//! The agent describes a library in the registry, by path and build ID, when an address in it first occurs, and again if
+//! the library is loaded at another address. A library keeps its number when it is loaded again. Code objects take their
+//! numbers from the same sequence, so a frame can refer to either.
 //!
 //! Data cached by address is valid until a library is unloaded, which changes [`generation`].
 
@@ -137,7 +137,7 @@ pub enum Owner {
     Busy,
 }
 
-/// The library that `pc`, an address in a live frame of this thread, is in.
+/// Returns the owner of `pc`, an address in a live frame of this thread.
 pub fn owner_of(pc: usize) -> Owner {
     let Some(mut guard) = lock_with_limit() else {
         return Owner::Busy;

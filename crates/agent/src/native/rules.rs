@@ -186,7 +186,8 @@ fn aligned_offset(
     }
 }
 
-/// The register and offset of an expression that is only their sum, and whether it reads the word at that address.
+/// Returns register and offset of an expression that is their sum, and whether the expression reads the word at that
+/// address.
 fn simple(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     expression: &UnwindExpression<usize>,

@@ -4,12 +4,12 @@
 //! whose head contains the number of the mode. Readers weigh each block by the mode in which its allocation was recorded.
 //!
 //! Hooks are compiled for one mode, and import slots change one after the other while other threads run. Some callers keep
-//! the address of an old hook for ever. So a hook may belong to another mode than its thread has adopted. Each class of hook
-//! compares the order word with the token of its class. A thread has only the token of the class it has adopted, so a hook of
-//! the other class finds a mismatch and enters the slow path. Hooks of sampled sessions test the thread's countdown first; in
-//! exact mode it is always negative. So the fast paths need no code for changes.
+//! the address of an old hook forever. So a thread may call a hook of another mode than the one it has adopted. A hook
+//! compares the order word with the token of its class, exact or sampled. A thread has only the token of the class it has
+//! adopted, so a hook of the other class finds a mismatch and enters the slow path. Hooks of sampled sessions test the
+//! thread's countdown first; in exact mode it is always negative. So the fast paths need no code for changes.
 //!
-//! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old one, because its weight
+//! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old mode, because its weight
 //! depends on the probability with which it was chosen.
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: the store's, when the chunk is handed over.

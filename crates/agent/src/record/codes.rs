@@ -90,7 +90,7 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
     })
 }
 
-/// The same for any table. `is_new` receives the texts of a code object that is not in the table yet.
+/// Does the same as [`id_of`] for any table. `is_new` receives the texts of a code object that is not in the table yet.
 pub fn id_and_text(
     table: &ForkMutex<Option<Codes>>,
     layout: &Layout,

@@ -4,9 +4,9 @@
 //! number of its name. A hook reads them through `cpython::context`, without the GIL. When the job ends, its token becomes
 //! zero, so that threads and tasks that outlive the job belong to no job.
 //!
-//! A chunk begins without a job. Before an allocation whose job differs from the last one written there, the thread writes
-//! a job record. The search is repeated only if the thread entered another context, if a variable of the context was set,
-//! or if any job began or ended ([`GENERATION`]).
+//! A chunk begins without a job. Before an allocation whose job differs from the last job in the chunk, the thread writes a
+//! job record. The job is determined again only if the thread entered another context, if a variable of the context was
+//! set, or if any job began or ended ([`GENERATION`]).
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: never.
 
@@ -103,7 +103,7 @@ pub(super) fn are_used() -> bool {
 /// Writes a job record if the thread's job differs from the one that its chunk has. `is_shared` is true for memory that the
 /// allocator of an interpreter or a library maps for later use: it belongs to no job.
 ///
-/// The state's position is below its limit, so there is room for several records.
+/// The state's position must be below its limit, so that there is room for several records.
 #[inline(always)]
 pub(super) fn sync(state: &mut ThreadState, is_shared: bool) {
     let thread_state = if interpreter::layout().is_some() {

@@ -3,11 +3,12 @@
 //! An event consists of up to five records: thread switch, time, change of job, change of stack, and the event itself. The slot's
 //! `committed` moves only after all of them are written, so a kill in between loses this one event.
 //!
-//! **Order between threads.** One shared word names the thread that recorded last and holds a sequence number. A thread that
-//! finds its own name there continues to write. Any other thread takes the next number, stores its name and writes a
-//! switch record. A release is recorded before it happens and an allocation after it. So when a block passes from one thread
-//! to another through the allocator, the allocator's own synchronisation makes the second thread see the first one's name.
-//! Causally related events are therefore always in order, and a program with one thread needs only a load and a comparison.
+//! **Order between threads.** One shared word, the *order word*, names the thread that recorded last and holds a sequence
+//! number. A thread that finds its own name there continues to write. Any other thread takes the next number, stores its
+//! name and writes a switch record. A release is recorded before it happens and an allocation after it. So when a block
+//! passes from one thread to another through the allocator, the allocator's own synchronisation makes the second thread see
+//! the first one's name. Causally related events are therefore always in order, and a program with one thread needs only a
+//! load and a comparison.
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the kernel
 //! wipes the order word in a child, so the next event of the child enters `switch`, which records nothing.

@@ -10,8 +10,8 @@
 //!                 ▲ equal ▲   ✗                     `hints` finds remembered frames by their address
 //! ```
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
-//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this
-//! function, with or without the GIL. [`cut`] bounds the cost of an event of a deep stack.
+//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this function,
+//! with or without the GIL. [`cut`] bounds the cost of an event with a deep stack.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
@@ -26,7 +26,7 @@ use crate::cpython::{Layout, instr_offset};
 use crate::record::Room;
 use crate::record::codes;
 
-/// Frames that are remembered and written. A chunk must hold a push for each.
+/// Maximum number of frames that are remembered and written. A chunk must have room for a push record of each.
 pub const MAX_DEPTH: usize = 4096;
 const N_HINTS: usize = 256;
 const N_CACHED_CODES: usize = 256;

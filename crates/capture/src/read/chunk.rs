@@ -69,8 +69,8 @@ impl Sorted {
         sorted
     }
 
-    /// Leaves out the events in the checkpoint, and decides which doubts are damage. `failed` is the damage of checkpoints
-    /// newer than the chosen one.
+    /// Removes chunks whose events are in the checkpoint, and decides which doubts of the scan are damage. `failed` is the
+    /// damage of checkpoints newer than the chosen one.
     pub(super) fn settle(&mut self, checkpoint: Option<&Checkpoint>, failed: Vec<Damage>) {
         let any_in_slot = self.all().any(|chunk| chunk.container == Container::Slot);
         let lost_checkpoint = checkpoint.is_none() && !self.begins_with_the_first_events();

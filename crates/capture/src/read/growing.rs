@@ -180,8 +180,8 @@ impl GrowingCapture {
             chunk.container == Container::Block && chunk.head.stream != CHECKPOINT_STREAM
         });
         self.pending = blocks.cloned().collect();
-        // An area that seems damaged now may be complete at the next refresh.
-        // The replay reports those that cannot be read at the end.
+        // An area that seems damaged now may be complete at the next refresh. The replay reports areas that still cannot be
+        // read at the end.
         scan.damage.clear();
         scan.doubts.clear();
         let stopped = scan.stopped.take();

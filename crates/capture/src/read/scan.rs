@@ -358,8 +358,8 @@ impl Scanner<'_> {
         false
     }
 
-    /// Searches for the next intact area after the broken one at `broken`, and notes the bytes between them. Slots in
-    /// between are taken: the head of their extent is broken.
+    /// Searches for the next intact area after the broken one at `broken`, and notes the bytes between them. Takes slots in
+    /// between, because the broken area may be their extent.
     fn search(&mut self, broken: u64) -> Option<u64> {
         let mut window = Window::new(self.source, SEARCH_WINDOW);
         let mut offset = broken;

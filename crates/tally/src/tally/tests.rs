@@ -237,7 +237,7 @@ proptest! {
         let of_size: u64 = sums.sizes.iter().map(|&(size, n)| size * n).sum();
         prop_assert_eq!(of_size, naive.total.0);
 
-        // Compares also every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
+        // Also compares every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
         let node_stack: Vec<StackId> = {
             let mut stacks = sums.stacks;
             let mut ids: Vec<StackId> = vec![StackId::EMPTY];
