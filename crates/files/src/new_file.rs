@@ -62,11 +62,11 @@ impl NewFile {
         };
         match path.symlink_metadata() {
             Ok(_) if existing == Existing::Refuse => return Err(Errno::EXIST.into()),
-            Ok(found) => {
-                if let Some(file) = open_special(path, &found)? {
+            Ok(metadata) => {
+                if let Some(file) = open_special(path, &metadata)? {
                     return Ok(new(file, State::Named));
                 }
-                if found.is_file() {
+                if metadata.is_file() {
                     // A file without write permission could be replaced, but its owner removed the permission to protect
                     // it.
                     rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
@@ -207,21 +207,21 @@ fn private(descriptor: OwnedFd) -> io::Result<File> {
 }
 
 /// Opens a device, pipe or socket, also through a link such as `/dev/stdout`. Returns `None` for any other file.
-fn open_special(path: &Path, found: &Metadata) -> io::Result<Option<File>> {
+fn open_special(path: &Path, metadata: &Metadata) -> io::Result<Option<File>> {
     let is_special = |file_type: std::fs::FileType| {
         file_type.is_char_device()
             || file_type.is_block_device()
             || file_type.is_fifo()
             || file_type.is_socket()
     };
-    let found = if found.is_symlink() {
+    let metadata = if metadata.is_symlink() {
         path.metadata().ok()
     } else {
-        Some(found.clone())
+        Some(metadata.clone())
     };
-    match found {
-        Some(found) if found.is_dir() => Err(Errno::ISDIR.into()),
-        Some(found) if is_special(found.file_type()) => {
+    match metadata {
+        Some(metadata) if metadata.is_dir() => Err(Errno::ISDIR.into()),
+        Some(metadata) if is_special(metadata.file_type()) => {
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY;
             let open = |access| rustix::fs::open(path, access | flags, Mode::empty());
             // A pipe is only writable; a capture needs a file that it can also read.
@@ -236,13 +236,13 @@ fn open_special(path: &Path, found: &Metadata) -> io::Result<Option<File>> {
 fn open_in_place(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let found = file.metadata()?;
-    if !found.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(Errno::INVAL.into());
     }
     if let Err(error) = rustix::fs::fchmod(&file, PRIVATE) {
         // Some file systems have no modes: continue, unless the file belongs to another user, who could read it.
-        if found.uid() != crate::user() {
+        if metadata.uid() != crate::user() {
             return Err(error.into());
         }
     }

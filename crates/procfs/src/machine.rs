@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn memory_cgroups_are_those_of_version_2_and_of_the_memory_controller() {
         let text = "5:cpu,memory:/a:b\n4:devices:/c\n0::/d\nnonsense\n";
-        let found: Vec<_> = memory_cgroups(text).collect();
+        let groups: Vec<_> = memory_cgroups(text).collect();
         let expected = [(CgroupVersion::One, "/a:b"), (CgroupVersion::Two, "/d")];
-        assert_eq!(found, expected);
+        assert_eq!(groups, expected);
     }
 }

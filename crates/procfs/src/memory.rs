@@ -164,7 +164,7 @@ mod tests {
         };
         assert_eq!(mapping(line), Some(expected));
         assert_eq!(
-            mapping("7f00-7f10 rw-p 00000000 00:00 0").map(|found| found.path),
+            mapping("7f00-7f10 rw-p 00000000 00:00 0").map(|mapping| mapping.path),
             Some(String::new())
         );
         assert_eq!(mapping("nonsense"), None);

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn hole_in_the_middle_leaves_two_pieces_and_the_count() {
+    fn hole_in_the_middle_leaves_two_pieces_and_one_block() {
         let mut ranges = mapped(&[0x3000]);
         let hole = ranges.release(0x2000, 0x1000, EXACT);
         assert_eq!(sums(&hole), [(0, 0x1000, 0)]);

@@ -410,11 +410,11 @@ mod tests {
         let n_probes = Cell::new(0u64);
         for number in 1..=N_JOBS {
             let wanted = key(2, JobKey::of_job(number));
-            let found = sites.index.find(hash_of(&wanted), |at| {
+            let position = sites.index.find(hash_of(&wanted), |at| {
                 n_probes.set(n_probes.get() + 1);
                 sites.keys[at as usize] == wanted
             });
-            assert!(found.is_some());
+            assert!(position.is_some());
         }
         let mean = n_probes.get() / u64::from(N_JOBS);
         assert!(mean < 8, "{mean} probes per search");

@@ -226,9 +226,9 @@ mod tests {
         assert!(file.has_constant(constant.as_bytes()));
         let reversed: Vec<u8> = constant.bytes().rev().collect();
         assert!(!file.has_constant(&reversed));
-        let found = file.functions_ending(b"function_for_the_test_of_elf_files");
+        let functions = file.functions_ending(b"function_for_the_test_of_elf_files");
         // The compiler may append a suffix to the name of the function.
-        assert!(found.iter().all(|function| function.address != 0));
+        assert!(functions.iter().all(|function| function.address != 0));
         let main = file.functions_ending(b"main");
         let main = main
             .iter()

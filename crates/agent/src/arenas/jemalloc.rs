@@ -60,8 +60,8 @@ impl Functions {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
             let sibling = |name: &[u8]| {
                 let name = [prefix, name].concat();
-                let found = file.functions_ending(&name);
-                found.into_iter().find(|function| function.name == name)
+                let functions = file.functions_ending(&name);
+                functions.into_iter().find(|function| function.name == name)
             };
             if let (Some(mallocx), Some(sdallocx)) = (sibling(b"mallocx"), sibling(b"sdallocx")) {
                 return Some(Functions {

@@ -166,9 +166,9 @@ fn contents_of(candidate: &Candidate) -> Contents {
             .map(|known| known.1)
     };
     known.unwrap_or_else(|| {
-        let found = read_file(candidate).unwrap_or(Contents::Nothing);
-        ARENAS.lock().known.push((candidate.clone(), found));
-        found
+        let contents = read_file(candidate).unwrap_or(Contents::Nothing);
+        ARENAS.lock().known.push((candidate.clone(), contents));
+        contents
     })
 }
 

@@ -143,9 +143,9 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
                         return value;
                     }
                     if key == 0 {
-                        let found = find(value, variable, depth + 1);
-                        if found != 0 {
-                            return found;
+                        let nested = find(value, variable, depth + 1);
+                        if nested != 0 {
+                            return nested;
                         }
                     }
                 }
@@ -153,7 +153,7 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
             }
             Node::Nodes => (0..ARRAY_LEN)
                 .map(|i| find(word(node, ARRAY_NODES + 8 * i), variable, depth + 1))
-                .find(|&found| found != 0)
+                .find(|&nested| nested != 0)
                 .unwrap_or(0),
             Node::Unknown => 0,
         }

@@ -189,7 +189,7 @@ impl Reading {
 
     fn roots(&self) -> Roots {
         Roots {
-            found: Vec::new(),
+            entries: Vec::new(),
             read_locals: self.locals,
             interned: self.interned,
         }
@@ -209,7 +209,7 @@ fn find_all(
     roots.reserve(walk)?;
     roots.begin(walk);
     Output::run(walk)?;
-    let n_reached = walk.output.found.len();
+    let n_reached = walk.output.handles.len();
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
@@ -270,7 +270,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
     };
     Ok(Walked {
         result: walk.into_result(),
-        roots: roots.found,
+        roots: roots.entries,
         header,
         redact: options.redact.clone(),
     })

@@ -53,7 +53,7 @@ pub trait Output: Sized {
 
 /// Columns for a snapshot, in the order in which objects were found.
 pub struct Columns {
-    pub found: Column<Handle>,
+    pub handles: Column<Handle>,
     pub(super) n_scanned: usize,
     pub types: Column<u32>,
     sizes: Column<u32>,
@@ -70,7 +70,7 @@ pub struct Columns {
 impl Columns {
     pub fn new() -> Columns {
         Columns {
-            found: Column::new(),
+            handles: Column::new(),
             n_scanned: 0,
             types: Column::new(),
             sizes: Column::new(),
@@ -106,7 +106,7 @@ impl Columns {
 
     /// Returns the bytes of the columns that have an entry for each object.
     pub fn bytes(&self) -> usize {
-        self.found.bytes()
+        self.handles.bytes()
             + self.types.bytes()
             + self.sizes.bytes()
             + self.flags.bytes()
@@ -115,7 +115,7 @@ impl Columns {
 
     #[inline(always)]
     fn append(&mut self, handle: Handle) -> bool {
-        self.found.len() < MAX_OBJECTS && self.found.push(handle)
+        self.handles.len() < MAX_OBJECTS && self.handles.push(handle)
     }
 
     /// Notes that the scan of an object begins; `false` if there is no memory left.

@@ -174,8 +174,8 @@ fn may_be_tracked(reader: &Reader, object: Object) -> bool {
 
 /// Returns whether a sorted list contains an object.
 fn contains(sorted: &[Object], object: Object) -> bool {
-    let found = sorted.binary_search_by_key(&object.address(), |each| each.address());
-    found.is_ok()
+    let position = sorted.binary_search_by_key(&object.address(), |each| each.address());
+    position.is_ok()
 }
 
 /// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if the result depends on

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_this_process_are_plausible() {
+    fn memory_parts_of_this_process_are_plausible() {
         let block = vec![1u8; 8 << 20];
         let parts = at_end(&[]);
         let of = |wanted: MemoryPart| {

@@ -78,7 +78,7 @@ impl LastCode {
     /// Finds the innermost call that contains the code.
     #[cold]
     fn find(&self, code: usize) -> bool {
-        let found = ENTERED.try_with(|entered| {
+        let result = ENTERED.try_with(|entered| {
             let entered = entered.try_borrow().ok()?;
             entered.iter().rev().find_map(|call| {
                 let known = call.codes.iter().find(|known| known.address == code)?;
@@ -88,7 +88,7 @@ impl LastCode {
                 Some(())
             })
         });
-        matches!(found, Ok(Some(())))
+        matches!(result, Ok(Some(())))
     }
 }
 

@@ -198,8 +198,8 @@ fn assigned() -> JobNumbers {
     let own = unsafe { libc::pthread_self() } as usize;
     // The last assignment counts.
     let mut entries = ASSIGNED[..n_assigned.min(MAX_ASSIGNED)].iter().rev();
-    let found = entries.find(|entry| entry.thread.load(Ordering::Acquire) == own);
-    found.map_or_else(JobNumbers::default, |entry| {
+    let entry = entries.find(|entry| entry.thread.load(Ordering::Acquire) == own);
+    entry.map_or_else(JobNumbers::default, |entry| {
         JobNumbers::from_word(entry.job.load(Ordering::Relaxed))
     })
 }

@@ -86,8 +86,8 @@ impl OwnBlocks {
         let Some(sets) = self.sets() else {
             return false;
         };
-        let found = sets[key.set()].iter_mut().find(|other| **other == word);
-        found.map(|other| *other = 0).is_some()
+        let slot = sets[key.set()].iter_mut().find(|other| **other == word);
+        slot.map(|other| *other = 0).is_some()
     }
 
     /// Notes whether a block of the program is being resized, by Python's allocators or by the C library.

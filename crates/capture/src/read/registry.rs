@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn time_never_goes_back_where_the_clocks_in_the_file_do() {
+    fn time_never_goes_back_if_the_clocks_in_the_file_do() {
         let registry = registry(&[clock(10, 500), clock(20, 400), clock(15, 600)], 0);
         let times: Vec<u64> = (0..40).map(|units| registry.elapsed_ns(units)).collect();
         assert!(times.is_sorted());

@@ -233,7 +233,7 @@ fn damaged_checkpoint_is_replaced_by_the_one_before_it() {
 }
 
 #[test]
-fn damaged_only_checkpoint_is_reported_and_the_events_after_it_are_read() {
+fn damage_of_the_only_checkpoint_is_reported_and_later_events_are_read() {
     let bounded = rounds(&[0..300, 300..400]);
     let mut file = bounded.smallest_file();
     let last = file.blocks.len() - 1;

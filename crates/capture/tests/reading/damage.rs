@@ -41,12 +41,12 @@ fn assert_intact_blocks_are_read(
         if !range.clone().all(&is_intact) {
             continue;
         }
-        let found = capture
+        let reference = capture
             .chunks
             .iter()
             .find(|chunk| (chunk.head.stream, chunk.head.number) == (*stream, *number))
             .unwrap_or_else(|| panic!("chunk {number} of thread {stream} is intact and not found"));
-        capture.read_chunk(found, &mut raw).unwrap();
+        capture.read_chunk(reference, &mut raw).unwrap();
         let written = chunks
             .iter()
             .find(|chunk| (chunk.head.stream, chunk.head.number) == (*stream, *number));

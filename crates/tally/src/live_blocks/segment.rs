@@ -38,11 +38,11 @@ impl Bucket {
     /// Returns the way that holds an address. Without branches, because no processor could predict them.
     #[inline(always)]
     fn way_of(&self, address: u64) -> Option<usize> {
-        let mut found = 0u32;
+        let mut matches = 0u32;
         for (way, &here) in self.addresses.iter().enumerate() {
-            found |= u32::from((here ^ address) << 8 == 0) << way;
+            matches |= u32::from((here ^ address) << 8 == 0) << way;
         }
-        (found != 0).then(|| found.trailing_zeros() as usize % WAYS)
+        (matches != 0).then(|| matches.trailing_zeros() as usize % WAYS)
     }
 
     /// Returns the number of blocks that lie after this bucket because it, or one before it, was full.

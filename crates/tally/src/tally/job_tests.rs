@@ -166,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn several_passes_over_the_jobs_have_the_sums_of_one(
+    fn several_passes_over_the_jobs_give_the_same_sums_as_one_pass(
         actions in prop::collection::vec(any_action(), 0..200),
         last in 0u32..6,
     ) {
@@ -235,7 +235,7 @@ proptest! {
 }
 
 #[test]
-fn names_and_chosen_jobs_divide_sites() {
+fn sites_are_divided_by_job_name_or_by_chosen_jobs() {
     let actions = [
         Action::Mark(1),
         Action::Alloc {
