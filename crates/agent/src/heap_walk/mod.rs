@@ -91,7 +91,7 @@ impl fmt::Display for WalkError {
         match self {
             WalkError::Interpreter(unsupported) => unsupported.fmt(out),
             WalkError::NoMemory => out.write_str(
-                "cannot walk the heap: the process may not allocate the memory it needs; raise its limit",
+                "cannot walk the heap: the process has reached its memory limit; raise the limit",
             ),
         }
     }
