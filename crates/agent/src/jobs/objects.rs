@@ -1,14 +1,14 @@
 //! The Python object in a block of memory, if there is one.
 //!
-//! A block contains an object if, after the header that objects of some type have, there is a plausible reference count
-//! followed by the address of that type. Other blocks belong to an object: the items of a list, the table of a dict, a
+//! A block contains an object if it has a plausible reference count and the address of a type after a header, and objects
+//! of this type have a header of that length. Other blocks belong to an object: the items of a list, the table of a dict, a
 //! buffer.
 
 use super::sites::Words;
 use crate::cpython::offsets::{TypeField, managed_bytes, object, type_flag};
 use crate::cpython::references::Type;
 
-/// Header lengths that occur.
+/// All lengths of headers before objects.
 const HEADERS: [usize; 3] = [0, 16, 32];
 
 #[derive(Clone, Copy)]

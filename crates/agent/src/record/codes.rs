@@ -23,7 +23,7 @@ use crate::session;
 /// Used for every code object that could not be read.
 const UNKNOWN: u32 = 0;
 /// Used for code objects whose frames are not written: the shim between a class and its `__init__`, from 3.13 on.
-pub const NOBODY: u32 = u32::MAX;
+pub const NOT_WRITTEN: u32 = u32::MAX;
 
 /// The next free number. Libraries also get numbers from it.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
@@ -115,8 +115,8 @@ pub fn id_and_text(
         return UNKNOWN;
     };
     if text.name.utf8 == b"__init__" && text.filename.utf8 == b"__init__" {
-        codes.by_address.insert(address, NOBODY);
-        return NOBODY;
+        codes.by_address.insert(address, NOT_WRITTEN);
+        return NOT_WRITTEN;
     }
     // SAFETY: the code object stays alive during this call, for the same reason, and the slice is not used after it.
     let line_table = unsafe { text.linetable.as_slice() };

@@ -414,7 +414,7 @@ impl Stack {
         } else {
             self.learn_code(layout, code)
         };
-        if id == codes::NOBODY {
+        if id == codes::NOT_WRITTEN {
             return None;
         }
         let offset = instr_offset(layout, code, instruction);
