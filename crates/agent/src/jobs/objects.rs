@@ -1,7 +1,7 @@
 //! The Python object in a block of memory, if there is one.
 //!
-//! A block contains an object if it has a plausible reference count and the address of a type after a header, and objects
-//! of this type have a header of that length. Other blocks belong to an object: the items of a list, the table of a dict, a
+//! A block contains an object if a plausible reference count and the address of a type follow a header. Objects of this
+//! type must have a header of that length. Other blocks belong to an object: the items of a list, the table of a dict, a
 //! buffer.
 
 use super::sites::Words;
