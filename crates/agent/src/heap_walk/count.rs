@@ -217,7 +217,7 @@ impl Walk<'_, Sums> {
         // SAFETY: `entry` describes the type of the objects.
         let mut bytes = unsafe { bytes_of_all(reader, entry, objects) };
         // SAFETY: `scan` is that of the objects' type, so they are lists, dicts and so on. An object that is not tracked
-        // may be incomplete, unless its type is the interpreter's own; only complete ones are traversed.
+        // may be incomplete, unless its type is static; only complete objects are traversed.
         unsafe {
             match scan {
                 Scan::Leaf => {}

@@ -235,7 +235,7 @@ impl Reader {
     /// Returns a reference in a field of an object.
     ///
     /// # Safety
-    /// The struct of the object has at this offset null or a reference that it owns.
+    /// At this offset, the struct of the object has null or a reference that it owns.
     #[inline(always)]
     pub unsafe fn reference(&self, object: Object, offset: usize) -> Option<Object> {
         // SAFETY: the object is alive, and keeps alive what it owns.
@@ -351,7 +351,7 @@ impl Reader {
     ///
     /// # Safety
     /// `function` is the `tp_traverse` of the object's type and not null. The object is complete: it is tracked, or its
-    /// type is the interpreter's own. `visit` accepts `with` as its second argument.
+    /// type is static. `visit` accepts `with` as its second argument.
     #[inline(always)]
     pub unsafe fn traverse(
         &self,

@@ -243,9 +243,8 @@ impl Walk<'_, Columns> {
         if entry.estimated {
             flags |= Objects::ESTIMATED;
         }
-        // SAFETY: `scan` and `special` are those of the object's type, so the object is a list, a dict and so on. An
-        // object that is not tracked may be incomplete, unless its type is the interpreter's own; only complete ones
-        // are traversed.
+        // SAFETY: `scan` and `special` are those of the object's type, so the object is a list, a dict and so on. An object
+        // that is not tracked may be incomplete, unless its type is static; only complete objects are traversed.
         unsafe {
             match scan {
                 Scan::Leaf => {}

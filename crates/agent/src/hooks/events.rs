@@ -45,7 +45,7 @@ pub(super) unsafe fn allocated<const MODE: u8>(
     address: usize,
     arena: Option<Frame>,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::alloc::<EXACT>(state, allocator, size, address, arena),
@@ -112,7 +112,7 @@ pub(super) unsafe fn released<const MODE: u8>(
     is_pythons: bool,
     release: Release,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::free::<EXACT>(state, address),
@@ -167,7 +167,7 @@ pub(super) unsafe fn released_range<const MODE: u8>(
     address: usize,
     length: usize,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::free_range::<EXACT>(state, address, length),
@@ -215,7 +215,7 @@ pub(super) unsafe fn not_released<const MODE: u8>(
     address: usize,
     is_block: bool,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::unfree::<EXACT>(state),

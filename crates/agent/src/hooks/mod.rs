@@ -326,7 +326,7 @@ pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
         0 => HookMode::Exact,
         _ => HookMode::Sampled,
     };
-    // SAFETY: the caller's promises are those of `install_mode`.
+    // SAFETY: the caller promises what `install_mode` requires.
     unsafe { install_mode(symbols, hook_mode, mode.objects || is_traced) };
 }
 
@@ -336,7 +336,7 @@ pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
 /// # Safety
 /// As for [`install`]. A session is active.
 pub unsafe fn change(symbols: &Symbols, mode: &Mode) {
-    // SAFETY: the caller's promises are those of both functions.
+    // SAFETY: the caller promises what both functions require.
     unsafe {
         install(symbols, mode);
         if !mode.objects && !jobs::is_active() && pymem::are_installed() {
@@ -350,7 +350,7 @@ pub unsafe fn change(symbols: &Symbols, mode: &Mode) {
 /// # Safety
 /// As for [`install`].
 pub unsafe fn install_for_jobs(symbols: &Symbols) {
-    // SAFETY: the caller's promises are those of `install_mode`.
+    // SAFETY: the caller promises what `install_mode` requires.
     unsafe { install_mode(symbols, HookMode::Jobs, true) };
 }
 

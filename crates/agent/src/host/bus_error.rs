@@ -151,7 +151,7 @@ pub(crate) fn claim_process() {
     PROCESS.store(std::process::id(), Ordering::Release);
 }
 
-/// Whether this is the process whose action is known. If not, it was made by `vfork`, as by `subprocess`, and uses the
+/// Whether this is the process whose action is known. If not, it was created by `vfork`, as `subprocess` does, and uses the
 /// memory of its parent: a change of its action must not change the parent's data.
 pub(crate) fn is_this_process() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()

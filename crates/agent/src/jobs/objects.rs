@@ -91,8 +91,8 @@ impl ObjectInBlock {
     }
 }
 
-/// Returns whether a word may be a reference count. An address has bits set in the third quarter of the word, a count
-/// does not. (From 3.14 on the last quarter contains flags.)
+/// Returns whether a word may be a reference count. An address has some of the bits 32 to 47 set, a count does not. (From
+/// 3.14 on the highest 16 bits contain flags.)
 fn is_count(word: usize) -> bool {
     word as u32 != 0 && word >> 32 & 0xffff == 0 && word >> 48 < 0x100
 }

@@ -120,6 +120,6 @@ pub(super) unsafe fn alloc_by_old_hook(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: the caller's promise is that of `alloc_if_sampled`.
+    // SAFETY: the caller promises what `alloc_if_sampled` requires.
     unsafe { super::alloc_if_sampled(state, allocator, size, address, below) };
 }

@@ -243,7 +243,7 @@ pub(crate) fn current_here() -> JobNumbers {
     if interpreter::layout().is_none() {
         return JobNumbers::default();
     }
-    // SAFETY: the thread state is the calling thread's own, and the map that of the context it has entered.
+    // SAFETY: the thread state is the calling thread's own, and the map belongs to the context that the thread has entered.
     unsafe {
         let (_, variables) = context::entered(interpreter::thread_state());
         current(variables)

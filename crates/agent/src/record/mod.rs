@@ -95,7 +95,7 @@ pub(crate) unsafe fn alloc<const CLASS: u8>(
     let state = unsafe { &mut *pointer };
     if !begin::<CLASS, true>(state) {
         if CLASS == EXACT && state.sampler.is_sampling() {
-            // SAFETY: the caller's promise is the same, and `state` is not used afterwards.
+            // SAFETY: the caller promises the same, and `state` is not used afterwards.
             unsafe { adoption::alloc_by_old_hook(pointer, allocator, size, address, below) };
         }
         return;
@@ -157,7 +157,8 @@ pub(crate) unsafe fn alloc_if_sampled(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller's promise is that of `alloc_sampled`.
+    // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller promises what `alloc_sampled`
+    // requires.
     unsafe {
         if (*state).sampler.takes(size) {
             adoption::alloc_sampled(state, allocator, size, address, below);
@@ -171,7 +172,7 @@ pub(crate) unsafe fn alloc_if_sampled(
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
 pub(crate) unsafe fn free<const CLASS: u8>(state: *mut ThreadState, address: usize) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe { one_record::<CLASS>(state, |tables, out| tables.write_free(out, address as u64)) };
 }
 
@@ -184,7 +185,7 @@ pub(crate) unsafe fn free_range<const CLASS: u8>(
     address: usize,
     length: usize,
 ) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe {
         one_record::<CLASS>(state, |tables, out| {
             tables.write_free_range(out, address as u64, length as u64)
@@ -197,7 +198,7 @@ pub(crate) unsafe fn free_range<const CLASS: u8>(
 /// # Safety
 /// As for [`free`].
 pub(crate) unsafe fn unfree<const CLASS: u8>(state: *mut ThreadState) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe { one_record::<CLASS>(state, |tables, out| tables.write_unfree(out)) };
 }
 
@@ -207,7 +208,7 @@ pub(crate) unsafe fn unfree<const CLASS: u8>(state: *mut ThreadState) {
 /// As for [`free`].
 pub(crate) unsafe fn job_end(state: *mut ThreadState, job: u32) {
     let write = |tables: &mut Tables, out: &mut Writer| tables.write_job_end(out, job);
-    // SAFETY: the caller's promise is that of `one_record`; the state belongs to this thread, so its counter does.
+    // SAFETY: the caller promises what `one_record` requires; the state and its counter belong to this thread.
     unsafe {
         let is_written = match (*state).sampler.is_sampling() {
             true => one_record::<SAMPLED>(state, write),

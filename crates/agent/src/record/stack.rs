@@ -118,7 +118,7 @@ impl Stack {
         if codes::n_deaths() != self.deaths_seen {
             self.pop_all_and_forget_codes(room);
         }
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `find_change` requires.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return true;
@@ -133,7 +133,7 @@ impl Stack {
     /// As for [`Stack::sync`].
     #[inline(always)]
     unsafe fn find_change(&mut self, layout: &Layout, thread_state: usize) -> Change {
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `innermost` requires.
         let leaf = unsafe { innermost(layout, thread_state) };
 
         // The new part: from the leaf up to the first frame that is remembered.
@@ -242,7 +242,7 @@ impl Stack {
     /// # Safety
     /// The chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards, and all of it is live.
     unsafe fn write_change(&mut self, layout: &Layout, change: Change, room: &mut Room) -> bool {
-        // SAFETY: the caller's promise about the chain is that of `narrow`.
+        // SAFETY: the caller promises about the chain what `narrow` requires.
         let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
         let known = change.known;
         let n_before = self.n_written(self.depth);
@@ -311,7 +311,7 @@ impl Stack {
         if codes::n_deaths() != self.deaths_seen {
             self.forget_codes();
         }
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `find_change` requires.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return None;

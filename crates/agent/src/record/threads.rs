@@ -10,9 +10,9 @@
 //! ```
 //! [`guards`] exclude events of Heaptide's own code.
 //!
-//! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another
-//! call in every round that the C library allows. Later events are recorded through one shared state, whose `busy`
-//! field is its lock.
+//! Destructors of other libraries may allocate after Heaptide's destructor has run. Heaptide's destructor therefore
+//! requests another call in every round that the C library allows. Later events are recorded through one shared state,
+//! whose `busy` field is its lock.
 //!
 //! Runs on: any thread. Allocates: whole pages from the kernel. Locks: `POOL` when a thread begins or ends. During
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.

@@ -24,8 +24,8 @@ pub enum JobDetail {
     /// By job. The sites of an ended job become those of its name, and [`super::Sums::jobs`] has the sums of each job.
     /// Cannot be combined with bins of time.
     Each,
-    /// Like `Each` for jobs with these numbers; all others by name. Memory is bounded by the number of jobs, so a caller can
-    /// replay a capture several times instead of keeping all jobs at once.
+    /// Like `Each` for jobs with these numbers; all others by name. The length of the range bounds the memory, so a caller
+    /// can replay a capture several times instead of keeping all jobs at once.
     Between(RangeInclusive<u32>),
 }
 
