@@ -17,7 +17,7 @@
 //! recording: [`jobs`] keeps the accounts of jobs, [`lines`] measures single functions line by line, and [`heap_walk`]
 //! visits all objects.
 //!
-//! Code on the path of an event never panics, waits for the GIL, calls Python or formats text, and it leaves `errno` and
+//! Code on the path of an event never panics, waits for the GIL, calls Python or formats text. It leaves `errno` and
 //! everything else that the program can observe unchanged.
 
 pub(crate) mod arenas;

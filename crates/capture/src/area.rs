@@ -7,8 +7,8 @@
 //! padding  bytes to skip
 //! ```
 //!
-//! A slot is emptied into a block when it is full, and the block is complete before the slot is used again, so that
-//! after a kill each chunk is in the file at least once. Two copies have the same stream and number.
+//! The chunk of a full slot is written to a block, and only then is the slot used again. After a kill, each chunk is
+//! therefore in the file at least once. Two copies have the same stream and number.
 
 use crate::wire::{Reader, Writer, checksum};
 
@@ -36,7 +36,8 @@ pub struct ChunkHead {
     pub sequence: u64,
     /// Clock units at the chunk's first record.
     pub time: u64,
-    /// In a bounded capture: the generation of the chunk; chunks of older generations are invalid. 0 otherwise.
+    /// Of events: the number of the mode in which they were recorded. Of a piece of a checkpoint: the number of the
+    /// checkpoint.
     pub generation: u32,
 }
 
@@ -45,9 +46,9 @@ pub const REGISTRY_STREAM: u32 = 0;
 
 /// The stream of the checkpoints of a bounded capture, which replace the removed events.
 ///
-/// A piece of a checkpoint is a block in which `number` counts the pieces from 0, `sequence` and `last_sequence` are the
-/// cut (the sums contain all events with smaller sequence numbers), `generation` counts the checkpoints from 1, and
-/// `n_events` is the number of pieces.
+/// A piece of a checkpoint is a block. Its `number` counts the pieces from 0, and `n_events` is the number of pieces.
+/// `sequence` and `last_sequence` are the cut: the sums contain all events with smaller sequence numbers. `generation`
+/// counts the checkpoints from 1.
 pub const CHECKPOINT_STREAM: u32 = u32::MAX;
 
 /// ```text
@@ -61,11 +62,11 @@ pub struct BlockHead {
     pub chunk: ChunkHead,
     /// Length of the payload when unpacked.
     pub raw_len: u32,
-    /// Length in the file. If it equals `raw_len`, the payload is not compressed; if it is smaller, it is a zstd frame.
+    /// Length in the file. If it equals `raw_len`, the payload is not compressed; otherwise it is a zstd frame.
     pub stored_len: u32,
     /// Allocations and frees in the payload; 0 in the registry.
     pub n_events: u32,
-    /// Sequence number in force after the last record.
+    /// The thread's sequence number after the last record.
     pub last_sequence: u64,
     /// Checksum of the stored bytes.
     pub checksum: u64,
@@ -184,8 +185,8 @@ impl PaddingHead {
     }
 }
 
-/// The head of a slot. Unlike the others it changes while the program runs, so it has no checksum: `committed` grows
-/// after the bytes it counts are written, and `in_use` is cleared while the other fields are rewritten.
+/// The head of a slot. It has no checksum, because it changes while the program runs. `committed` grows after the bytes it
+/// counts are written; `in_use` is cleared while the other fields are rewritten.
 ///
 /// ```text
 ///  0 magic   8 stream   12 number   16 sequence   24 time   32 committed   40 generation   44 in_use   48…63 zero
@@ -272,7 +273,7 @@ impl Area {
             Area::Padding(head) => head.area_len,
         };
         let end = offset.saturating_add(len);
-        // A length near the largest number cannot be rounded up; it leads past the end of the file either way.
+        // Rounding up must not overflow. Such a length points past the end of the file in any case.
         align_up(end.min(u64::MAX - AREA_ALIGN), AREA_ALIGN)
     }
 }

@@ -23,9 +23,9 @@ pub enum DamageCategory {
     OnlyHeader,
     /// The file ends inside the area that begins at `offset`. `stream` is known if the file has enough of its head.
     Cut { stream: Option<u32> },
-    /// The stored bytes differ from those that were written.
+    /// The stored bytes do not match their checksum.
     WrongChecksum { end: u64, stream: u32 },
-    /// The head is intact but names a length that no chunk has.
+    /// The head is intact but contains an impossible length.
     ImplausibleLength { end: u64, stream: u32 },
     /// The checksum is right, but the bytes do not unpack.
     NotUnpackable { end: u64, stream: u32 },
@@ -33,7 +33,7 @@ pub enum DamageCategory {
     WrongSlot,
     /// A record of the chunk is invalid; the records before it were used.
     WrongRecord { stream: u32, number: u32 },
-    /// Chunks that must have existed are nowhere in the file.
+    /// Chunks that were written are missing from the file.
     Missing {
         stream: u32,
         first: u32,
@@ -41,7 +41,7 @@ pub enum DamageCategory {
     },
     /// In another profiler's capture: the record at `offset` of the unpacked file is invalid.
     WrongForeignRecord,
-    /// The operating system refused to read.
+    /// The operating system reported an error.
     ReadFailed {
         stream: u32,
         reason: std::io::ErrorKind,

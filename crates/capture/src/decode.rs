@@ -77,12 +77,12 @@ pub struct DecodedChunk {
     pub segments: Vec<Segment>,
     /// Never empty: the first mark is at operation 0. A chunk that begins with a time record starts at that time.
     pub times: Vec<TimeMark>,
-    /// Empty if all allocations belong to no job. Before the first mark there is none.
+    /// Empty if no allocation belongs to a job. Allocations before the first mark belong to none.
     pub jobs: Vec<JobMark>,
     /// False if the payload contains an invalid record, at which decoding stopped.
     pub complete: bool,
-    /// False if this is a part of the chunk, decoded to save memory, and another part follows. That part has the same nodes,
-    /// perhaps more, and other operations.
+    /// False if only a part of the chunk is decoded, to save memory, and another part follows. The next part has other
+    /// operations and the same nodes, possibly more.
     pub is_last: bool,
     /// In a part: number of the chunk's operations before it.
     pub first_op: usize,
@@ -100,7 +100,8 @@ impl DecodedChunk {
         self.run::<false>(&mut DecodeState::new(head), raw, usize::MAX);
     }
 
-    /// Replaces the operations by the next ones, about `max_ops` of them. At the first call, the chunk must be new.
+    /// Replaces the operations by the next part of the chunk, about `max_ops` operations. A new `state` begins with the
+    /// first part.
     pub fn decode_part(
         &mut self,
         head: &ChunkHead,
@@ -122,7 +123,7 @@ impl DecodedChunk {
         self.run::<true>(state, raw, max_ops);
     }
 
-    /// Decodes records. Whole chunks get a separate instance of the loop, which does not count operations.
+    /// Decodes records. `IS_PART` is a constant, so that the loop over a whole chunk does not compare with `max_ops`.
     fn run<const IS_PART: bool>(&mut self, state: &mut DecodeState, raw: &[u8], max_ops: usize) {
         let tables = &mut state.tables;
         let rest = raw.get(state.position..).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Events of one thread as bytes, and back: the encoding of a chunk's payload.
 //!
-//! A chunk can be read without any other chunk. Both sides start from the same empty [`Tables`], and both change
-//! them in the same way after each record, so a record can refer to "the address in slot 17 of the table" with one byte.
-//! The first byte of a record is its tag:
+//! A chunk can be read without any other chunk. Writer and reader start from the same empty [`Tables`] and change them in
+//! the same way after each record. A record can therefore refer to "the address in slot 17 of the table" with one byte. The
+//! first byte of a record is its tag:
 //!
 //! ```text
 //! 0x01 time      varint: clock units since the previous time record
@@ -17,7 +17,7 @@
 //! 0x0a job       varint number, varint number of its name: allocations that follow belong to this job; 0: to none
 //! 0x0b push      varint code, varint instruction: a frame that the innermost one called
 //! 0x0d job end   varint number: the job ended between the events before and after
-//! 0x0f pop       varint: that many frames returned
+//! 0x0f pop       varint: number of frames that returned
 //! 0x10…0x1f pop  1 to 16 frames
 //! 0x40…0x7f push slot (6 bits) in the frame table
 //! 0x80…0xbf alloc  slot (6 bits) in the shape table; u8: slot in the address table
@@ -88,7 +88,7 @@ struct Shape {
     allocator: u8,
 }
 
-/// State that writer and reader share. 4 KiB; emptied at the start of every chunk.
+/// The state by which a writer encodes records and a reader decodes them. 4 KiB; emptied at the start of every chunk.
 pub struct Tables {
     addresses: [u64; 256],
     shapes: [Shape; 64],

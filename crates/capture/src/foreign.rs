@@ -1,7 +1,7 @@
 //! Captures of other profilers: the interface that their readers implement, so that every report works on them.
 //!
 //! A reader turns a foreign file into a [`crate::Capture`] with the file's header and registry. Its events come from
-//! [`ForeignEvents`] instead of from chunks. A file that holds sums instead of events passes those to a [`SumSink`].
+//! [`ForeignEvents`] instead of from chunks. If a file holds sums instead of events, they go to a [`SumSink`].
 
 use std::fmt::Debug;
 use std::ops::{ControlFlow, Range};
@@ -23,7 +23,7 @@ pub trait ForeignEvents: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Passes the sums of a file without events to `sink`. Returns false if the file holds events instead.
     fn sums(&self, sink: &mut dyn SumSink) -> bool;
 
-    /// Passes all events to `sink` in the order in which they happened, until it breaks. Returns the damage.
+    /// Passes all events to `sink` in the order in which they happened, until it returns `Break`. Returns the damage.
     ///
     /// Ranges of one chunk arrive in order and are never empty. Ranges of other threads may arrive between them.
     /// `on_progress` receives the number of events done after each chunk.
@@ -49,6 +49,6 @@ pub trait SumSink {
         at_end: BlockSum,
     );
 
-    /// Takes the size of the heap at one time, which is in clock units. Times ascend.
+    /// Takes the size of the heap at `time`, in clock units. Times ascend.
     fn add_height(&mut self, time: u64, bytes: u64);
 }

@@ -4,8 +4,8 @@
 //! 0 magic (8)   8 version (u32)   12 length of the fields (u32)   16 checksum of the fields (u64)   24 fields
 //! field: varint tag, varint length, bytes
 //! ```
-//! A reader skips unknown tags, so fields can be added without a new version. The version changes only
-//! when older readers would misread; this one reads all versions up to its own.
+//! A reader skips unknown tags, so fields can be added without a new version. The version changes only when older readers
+//! would misread the file. A reader reads all versions up to its own.
 
 use crate::identity::{Facts, Identity, fact_text, parse_fact};
 use crate::labels::{self, Labels};
@@ -15,8 +15,8 @@ use crate::wire::{Reader, Writer, checksum};
 pub const MAGIC: [u8; 8] = *b"\x89TIDE\r\n\x1a";
 /// The newest version that this reader understands.
 pub const VERSION: u32 = 2;
-/// The version of a capture without jobs whose mode never changed. An earlier reader would stop at the marks of jobs, and
-/// weigh the events after a change of the mode wrongly.
+/// The version of a capture without jobs whose mode never changed. Readers of this version stop at job marks, and give
+/// events after a mode change the wrong weight.
 pub const FIRST_VERSION: u32 = 1;
 /// Offset of the version, which can be raised while the file is written: no checksum covers it.
 pub const VERSION_AT: u64 = MAGIC.len() as u64;
@@ -49,7 +49,7 @@ pub struct Mode {
 pub struct Header {
     /// Version of the file's format.
     pub version: u32,
-    /// Shared by all processes of one run.
+    /// The identifier of the session, which all its processes share.
     pub session: [u8; 16],
     pub pid: u32,
     pub parent_pid: u32,
@@ -69,7 +69,7 @@ pub struct Header {
     pub main_thread: u32,
     /// Folders of the standard library; frames there are not the program's own.
     pub stdlib_paths: Vec<String>,
-    /// Folders on the import path; a file in one of them belongs to the module that the rest of its path names.
+    /// Folders on the import path. The path of a file relative to one of them gives its module name.
     pub import_paths: Vec<String>,
     /// Folders whose frames are the profiler's own and are left out at the root of a stack.
     pub own_paths: Vec<String>,
@@ -79,10 +79,10 @@ pub struct Header {
     pub user_paths: Vec<String>,
     /// Packages that are the user's own code wherever they are installed.
     pub user_packages: Vec<String>,
-    /// The functions outside the one that started the recording, outermost first: `first line<tab>name<tab>file`. Reports
-    /// leave them out at the root of a stack, as memray does.
+    /// The functions on the stack outside of the one that started the recording, outermost first: `first
+    /// line<tab>name<tab>file`. Reports leave them out at the root of a stack, as memray does.
     pub outer_functions: Vec<String>,
-    /// Raw counter ticks per clock unit are `1 << tick_shift`.
+    /// A clock unit is `1 << tick_shift` raw counter ticks.
     pub tick_shift: u32,
     pub sample_interval_ms: u32,
     pub profiler_version: String,
@@ -200,7 +200,7 @@ impl Header {
         Identity::new(self.pid, &self.host, &self.facts)
     }
 
-    /// The labels of the process. In an opened capture, those that were set later are among them.
+    /// The labels of the process. In an opened capture they include labels that were set during the recording.
     pub fn labels(&self) -> Labels {
         labels::of(&self.facts)
     }
@@ -221,8 +221,8 @@ impl Header {
         }
     }
 
-    /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes. A header of a later version has the same
-    /// prefix, so that its fields can name that version.
+    /// Returns the length of the whole header, given its first [`PREFIX_LEN`] bytes. Headers of later versions have the
+    /// same prefix, so that the error can name the release that wrote the file.
     pub fn total_len(prefix: &[u8]) -> Result<usize, HeaderError> {
         if !prefix.starts_with(&MAGIC) {
             return Err(HeaderError::Foreign);
@@ -406,7 +406,7 @@ mod tests {
         };
         let bytes = with_version(&named);
         assert_eq!(Header::from_bytes(&bytes), newer_format(Some("9.8.7")));
-        // A cut header may still hold the version; nothing that could harm a terminal is taken for one.
+        // A cut header may still contain the release. A release with control characters is ignored.
         assert!(matches!(
             Header::from_bytes(&bytes[..40]),
             Err(HeaderError::Newer(_))

@@ -21,9 +21,9 @@ pub const START: &str = "start";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     pub pid: u32,
-    /// Empty if unknown, as the following three.
+    /// Empty if unknown, like the next three fields.
     pub host: String,
-    /// Seconds from boot to the start of the process with two decimals, which is the kernel's resolution, and `s`.
+    /// Start of the process in seconds since boot, such as `83456.12s`. Two decimals are the kernel's resolution.
     pub start: String,
     pub pid_namespace: String,
     pub boot_id: String,
@@ -56,7 +56,7 @@ impl Identity {
         [0, 1, 2, 3].map(|at| (names[at], Some(parts[at]).filter(|part| !part.is_empty())))
     }
 
-    /// Whether nothing that is known about both processes differs.
+    /// Whether all parts that are known for both processes are equal.
     pub fn is_same(&self, other: &Identity) -> bool {
         let mut parts = self.parts().into_iter().zip(other.parts());
         self.pid == other.pid && !parts.any(|(one, another)| differ(one, another))
@@ -102,7 +102,7 @@ fn differ(one: &str, other: &str) -> bool {
 /// A user's choice of processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessSelector {
-    /// One process: its ID, and as many further parts of its identity as are needed: `1`, `1@web-2`, `4711@83456.12s`.
+    /// One process: its ID, and further parts of its identity if the ID is ambiguous: `1`, `1@web-2`, `4711@83456.12s`.
     One { pid: u32, parts: Vec<String> },
     /// All processes whose role or program matches a pattern: `celery*`.
     Titled(String),
@@ -112,15 +112,15 @@ impl ProcessSelector {
     fn matches(&self, process: &Identity, title: &str) -> bool {
         match self {
             ProcessSelector::One { pid, parts } => {
-                let is_known = |part: &String| process.parts().contains(&part.as_str());
-                *pid == process.pid && parts.iter().all(is_known)
+                let has_part = |part: &String| process.parts().contains(&part.as_str());
+                *pid == process.pid && parts.iter().all(has_part)
             }
             ProcessSelector::Titled(pattern) => glob::matches(pattern, title),
         }
     }
 
-    /// Returns the indices of the captures of the selected processes, whose titles are in the same order. A process ID that
-    /// several processes have is refused with their names. An empty list of names means that there is none.
+    /// Returns the indices of the selected processes. `titles` are in the order of `processes`. Fails with the names of all
+    /// matches if a process ID is ambiguous, and with an empty list if nothing matches.
     pub fn choose(
         &self,
         processes: &[Identity],

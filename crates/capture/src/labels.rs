@@ -39,7 +39,7 @@ pub fn run(facts: &[(String, String)]) -> &str {
     run.map_or("", |(_, name)| name)
 }
 
-/// Sets a label. The last value of a key counts.
+/// Sets a label and replaces an earlier value of the same key.
 pub fn set(facts: &mut Facts, key: &str, value: &str) {
     let key = format!("{PREFIX}{key}");
     match facts.iter_mut().find(|(known, _)| *known == key) {
@@ -85,10 +85,10 @@ pub struct LabelSelector {
 
 impl LabelSelector {
     pub fn matches(&self, labels: &[(String, String)]) -> bool {
-        let is_it = |(key, value): &(String, String)| {
+        let fits = |(key, value): &(String, String)| {
             *key == self.key && glob::matches(&self.pattern, value)
         };
-        labels.iter().any(is_it)
+        labels.iter().any(fits)
     }
 }
 

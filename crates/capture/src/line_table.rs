@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn instruction_without_a_line_has_the_one_before_it() {
+    fn instruction_without_a_line_has_the_line_before_it() {
         let table = LineTable::new(0x030a_00f0, 10, &[2, 1, 2, 0x80, 4, 3]);
         let lines: Vec<i32> = (0..5).map(|at| table.line_of(at)).collect();
         assert_eq!(lines, [11, 11, 14, 14, 10]);

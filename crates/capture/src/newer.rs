@@ -35,7 +35,7 @@ fn written_by(fields: &[u8]) -> Option<String> {
     let mut input = Reader::new(fields);
     while !input.is_at_end() {
         let (tag, value) = (input.varint()?, input.text()?);
-        // It is printed, and nothing is known about the file.
+        // The value is printed, so only the characters of version numbers are allowed.
         let is_version = |byte: &u8| byte.is_ascii_alphanumeric() || b".+-".contains(byte);
         if tag == WRITTEN_BY && (1..=40).contains(&value.len()) && value.iter().all(is_version) {
             return Some(String::from_utf8_lossy(value).into_owned());

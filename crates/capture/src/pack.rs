@@ -1,7 +1,7 @@
 //! Packs a finished chunk into a block: compressed, with a checksum, ready to be appended to the file.
 //!
-//! Runs inside the profiled program, so nothing here panics, uses much stack, or allocates after the first call
-//! with a payload of the usual size: working memory and output are kept.
+//! Runs inside the profiled program, so nothing here panics or uses much stack. Buffers are kept, so that only the first
+//! payload of the usual size allocates.
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
@@ -9,10 +9,10 @@ use zstd::zstd_safe::compress_bound;
 use crate::area::{AREA_ALIGN, BlockHead, align_up};
 use crate::wire::checksum;
 
-/// The fastest of zstd's ordinary levels: a third smaller than LZ4 on event streams, for hardly more time.
+/// The fastest of zstd's ordinary levels. Event streams become a third smaller than with LZ4, in little more time.
 const LEVEL: i32 = 1;
 
-/// Makes blocks one after another in the same memory.
+/// Packs one block after another and reuses its buffers.
 pub struct Packer {
     /// `None` if there was no memory for it: blocks are then stored uncompressed.
     compressor: Option<Compressor<'static>>,

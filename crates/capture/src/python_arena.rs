@@ -1,7 +1,7 @@
 //! The frame that marks arenas of Python's object allocator.
 //!
-//! A session that does not record objects sees only the memory that the allocator maps for them. It records such a mapping
-//! below this frame. Captures of earlier versions do not have the frame.
+//! A recording without objects sees only the memory that the allocator maps for them. The agent adds this frame to the
+//! stack of such a mapping. Captures of earlier versions do not have the frame.
 
 /// The name of the frame, as reports show it.
 pub const PYTHON_ARENA_NAME: &str = "Python objects (arena)";

@@ -6,10 +6,10 @@ use crate::glob;
 
 /// Replaces a value or a key that must not be shown.
 pub const REDACTED: &str = "<redacted>";
-/// A shorter end of a cut text is no evidence that a secret follows.
+/// A cut text that ends with fewer characters of a secret is not hidden.
 const MIN_SECRET_PART: usize = 4;
 
-/// Patterns and secrets, in the form in which texts are compared with them.
+/// Patterns, in lower case, and secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Redaction {
     patterns: Vec<String>,
@@ -19,16 +19,16 @@ pub struct Redaction {
 
 impl Redaction {
     pub fn new(patterns: &[String], secrets: &[String]) -> Redaction {
-        let named = |texts: &[String]| -> Vec<String> {
+        let non_empty = |texts: &[String]| -> Vec<String> {
             let texts = texts.iter().filter(|text| !text.is_empty());
             texts.cloned().collect()
         };
         Redaction {
-            patterns: named(patterns)
+            patterns: non_empty(patterns)
                 .iter()
                 .map(|text| text.to_lowercase())
                 .collect(),
-            secrets: named(secrets),
+            secrets: non_empty(secrets),
         }
     }
 
@@ -58,7 +58,7 @@ impl Redaction {
 
     /// Returns the words of a command line with secret values hidden.
     ///
-    /// Of `name=value` only the value is hidden. If an option matches that has no `=`, the next word is its value.
+    /// Of `name=value` only the value is hidden. If an option without `=` matches, the next word is its value.
     pub fn command(&self, words: Vec<String>) -> Vec<String> {
         let mut is_value = false;
         let redacted = words.into_iter().map(|word| {
@@ -77,7 +77,7 @@ impl Redaction {
                 }
                 None if self.hides(&word) => {
                     is_value = is_option;
-                    // In `--password` only the next word is secret, but `-psecret` is both in one.
+                    // After `--password` only the next word is secret, but `-psecret` contains option and value.
                     if word.starts_with("--") && !self.has_secret(&word, false) {
                         word
                     } else {

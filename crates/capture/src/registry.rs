@@ -15,7 +15,7 @@ pub use job::{JobBegan, JobEnded, Outcome, labels, labels_to_bytes};
 pub use lost::Lost;
 pub use memory_part::MemoryPart;
 
-/// Room for any entry except a code object, a module, a symbol and a job.
+/// An upper bound of the length of any entry except a code object, a module, a symbol and a job.
 pub const MAX_SMALL_ENTRY_BYTES: usize = 512;
 /// Longer keys and values of labels are cut.
 pub const MAX_LABEL_BYTES: usize = 200;
@@ -25,7 +25,7 @@ pub const MAX_LABEL_BYTES: usize = 200;
 pub enum Entry<'a> {
     /// A code object. Frames refer to it by `id`.
     Code(Code<'a>),
-    /// A library or executable. Native frames refer to it by `id`, which no code object has.
+    /// A library or executable. Native frames refer to it by `id`; code objects have other ids.
     Module(Module<'a>),
     /// A name for an address in a module, added when the capture was bundled.
     Symbol(Symbol<'a>),
@@ -72,14 +72,14 @@ pub enum Entry<'a> {
     /// A job began. Events refer to it by its number.
     JobBegan(JobBegan<'a>),
     JobEnded(JobEnded<'a>),
-    /// A label that was set after the header was written. The last value of a key counts.
+    /// A label that was set after the header was written. It replaces an earlier value of the same key.
     Label {
         key: &'a [u8],
         value: &'a [u8],
     },
-    /// The mode changed. Event chunks of this number were recorded in the new mode.
+    /// The mode changed. Chunks of events that were recorded in the new mode have its number as their `generation`.
     ModeChange(ModeChange),
-    /// Recording ended in order. Without this entry the program was killed or called `_exit`.
+    /// The recording ended normally. Without this entry the program was killed or called `_exit`.
     End {
         time: u64,
     },
@@ -108,7 +108,7 @@ pub struct Code<'a> {
 }
 
 impl Code<'_> {
-    /// Returns the room that this entry needs.
+    /// Returns an upper bound of the length of this entry.
     pub fn max_bytes(&self) -> usize {
         64 + self.name.len() + self.qualifier.len() + self.file.len() + self.line_table.len()
     }
@@ -120,7 +120,7 @@ pub struct Module<'a> {
     pub id: u32,
     /// Difference between an address in the process and the address in the library's file.
     pub base: u64,
-    /// Lowest address in the process, and the distance to the highest.
+    /// Lowest address in the process, and the length up to the highest.
     pub start: u64,
     pub length: u64,
     /// Clock units at which a frame in it was first seen here.
@@ -144,14 +144,14 @@ pub struct Symbol<'a> {
 }
 
 impl Symbol<'_> {
-    /// Returns the room that this entry needs.
+    /// Returns an upper bound of the length of this entry.
     pub fn max_bytes(&self) -> usize {
         64 + self.function.len() + self.file.len()
     }
 }
 
 impl Module<'_> {
-    /// Returns the room that this entry needs.
+    /// Returns an upper bound of the length of this entry.
     pub fn max_bytes(&self) -> usize {
         96 + self.path.len() + self.build_id.len()
     }
@@ -175,7 +175,7 @@ const JOB_ENDED: u8 = 15;
 const MODE_CHANGE: u8 = 16;
 
 impl<'a> Entry<'a> {
-    /// Returns the room that this entry needs.
+    /// Returns an upper bound of the length of this entry.
     pub fn max_bytes(&self) -> usize {
         match self {
             Entry::Code(code) => code.max_bytes(),
@@ -187,7 +187,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Writes the entry. `out` needs [`Entry::max_bytes`] of room.
+    /// Writes the entry. `out` must have [`Entry::max_bytes`] bytes.
     pub fn write(&self, out: &mut [u8]) -> usize {
         // The length precedes the fields and is not known yet: five bytes hold any 32-bit length.
         const FIELDS_AT: usize = 6;

@@ -1,7 +1,7 @@
 //! The stop mark: a recording stopped before the program did, for example because the disk was full.
 //!
-//! A full disk takes no further record, so the mark lies in memory that is mapped already: in the page of the first extent's
-//! head, after that head. Events that are dropped later are counted there, so the count survives a kill.
+//! A record cannot be added on a full disk, so the mark lies in memory that is already mapped: after the first extent's
+//! head, in the same page. Later dropped events are counted in the mark, so the count survives a kill.
 //!
 //! ```text
 //! 0 magic   8 time   16 number of dropped events   24 length of the reason (u32)   28 zero   32 reason, UTF-8
@@ -17,7 +17,7 @@ pub const STOP_MAGIC: u64 = u64::from_le_bytes(*b"tideSTP1");
 pub struct StopMark {
     /// Clock units.
     pub time: u64,
-    /// Events between that time and the end of the program, or until now.
+    /// Events that were not recorded since that time.
     pub n_dropped: u64,
     pub reason: String,
 }
@@ -50,7 +50,7 @@ impl StopMark {
         Some(StopMark {
             time,
             n_dropped,
-            // It is printed, and a file may hold anything.
+            // The reason is printed, so control characters of a crafted file are replaced.
             reason: String::from_utf8_lossy(reason).replace(char::is_control, "?"),
         })
     }

@@ -1,10 +1,10 @@
 //! Whole numbers as bytes: LEB128 variable-length integers, zigzag for signed differences, and little-endian words.
 //!
-//! Writing happens inside the profiled program, so the writers neither allocate nor fail: the caller guarantees
-//! room (`MAX_VARINT_BYTES` per number) and a violated guarantee truncates the number instead of panicking.
-//! Reading happens on untrusted bytes, so every reader returns `None` at the end of the input.
+//! Writing happens inside the profiled program, so the writers neither allocate nor fail. The caller guarantees
+//! `MAX_VARINT_BYTES` of room per number; without room the number is truncated. Reading happens on untrusted bytes, so
+//! every reader returns `None` at the end of the input.
 
-/// The longest encoding of a `u64`: nine groups of seven bits and one bit more.
+/// The longest encoding of a `u64`: nine groups of seven bits, and one bit.
 pub const MAX_VARINT_BYTES: usize = 10;
 
 /// Writes numbers and bytes into a buffer.

@@ -120,7 +120,7 @@ proptest! {
         let mut bytes = bytes_of(&snapshot);
         let at = at.index(bytes.len());
         bytes[at] ^= flip;
-        // An unknown tag is skipped; its column is then missing, which is detected, or was empty.
+        // The changed byte may be a tag. The column is then skipped, which is detected unless it was empty.
         if let Ok(read) = read(&bytes) {
             prop_assert_eq!(read.objects, snapshot.objects);
             prop_assert_eq!(read.edges, snapshot.edges);

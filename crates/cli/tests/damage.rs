@@ -68,7 +68,10 @@ fn every_report_notes_loss_and_sampling() {
             text.contains("sampled every 512 KiB on average: total ± "),
             "{text}"
         );
-        assert!(text.contains("missing: 7 events not written"), "{text}");
+        assert!(
+            text.contains("missing: 7 events that could not be written"),
+            "{text}"
+        );
     }
 }
 

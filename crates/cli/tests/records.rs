@@ -27,7 +27,7 @@ fn every_record_is_a_line_in_the_order_of_events() {
     );
     let expected = "\
 MEMORY_LIMIT memory=9000
-LOST count=3 what=events not written because the file could not take them
+LOST count=3 what=events that could not be written to the file
 THREAD thread=1 tid=4711 time=0.000000 name=MainThread
 THREAD thread=2 tid=4712 time=0.001500 name=pool
 CODE_OBJECT code_id=1 function_name=main qualified_name=main filename=/srv/job/job.py firstlineno=1 linetable_size=800

@@ -91,7 +91,8 @@ pub fn take_heap(
     let file = file::create(&path, overwrite).map_err(to_python)?;
     let result = if fork {
         // SAFETY: as above, and the caller keeps the objects of the proof alive.
-        let copy = unsafe { file::walk_in_copy(&options, proof, session::position(), file.file()) };
+        let copy =
+            unsafe { file::walk_in_child(&options, proof, session::position(), file.file()) };
         copy.and_then(|copy| py.detach(|| copy.finish()))
     } else {
         let walked = walked(&options, proof).map_err(FileError::Walk);

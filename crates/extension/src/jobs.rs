@@ -4,7 +4,7 @@ use heaptide_agent::cpython::references::Type;
 use heaptide_agent::cpython::{context, interpreter};
 use heaptide_agent::jobs;
 use heaptide_agent::jobs::objects::Types;
-use heaptide_agent::jobs::rest::{SiteSum, Whose};
+use heaptide_agent::jobs::rest::{JobSelection, SiteSum};
 use heaptide_agent::session;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyType};
@@ -130,10 +130,10 @@ pub fn job_rest(
         &addresses.flatten().collect::<Vec<Type>>(),
         (version.major, version.minor),
     );
-    let whose = job.map_or(Whose::AllJobs, Whose::Job);
+    let selection = job.map_or(JobSelection::AllJobs, JobSelection::Job);
     // SAFETY: `with` holds the lock, and a function called from Python the GIL.
     let rest =
-        jobs::with(|accounts| unsafe { accounts.rest(whose, &types, n_sites, example_type) })?;
+        jobs::with(|accounts| unsafe { accounts.rest(selection, &types, n_sites, example_type) })?;
     let site = |site: SiteSum| {
         let frames = site.frames.into_iter();
         (

@@ -7,7 +7,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use heaptide_agent::host::resident::Resident;
-use heaptide_agent::lines::{self, Backend, Code, Event, Reader, Watch, trace_hook};
+use heaptide_agent::lines::{self, Backend, Code, Event, MonitoredCall, Reader, trace_hook};
 use heaptide_analysis::model::{LineHeap, LineRow, LineTable, LineVisits};
 use heaptide_report::html;
 use heaptide_report::text::lines::{self as text, Column, Options};
@@ -23,7 +23,7 @@ type Row = (u32, u64, i64, i64);
 /// One call of a monitored function.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct LineWatch {
-    watch: Arc<Watch>,
+    watch: Arc<MonitoredCall>,
     /// Kept alive, since their addresses are compared.
     _codes: Vec<Py<PyAny>>,
 }
@@ -61,7 +61,7 @@ impl LineWatch {
             suspends: *suspends,
         });
         Ok(LineWatch {
-            watch: Watch::new(known.collect(), first_line, reader, from_nothing),
+            watch: MonitoredCall::new(known.collect(), first_line, reader, from_nothing),
             _codes: codes.into_iter().map(|(code, ..)| code).collect(),
         })
     }

@@ -13,8 +13,9 @@ const STICKY: u32 = 0o1000;
 
 /// Makes sure that only this user can use the folder. Creates it if it does not exist.
 ///
-/// An existing folder must belong to this user and must not be a link. If others could only read it, its mode is corrected:
-/// nobody else can have changed its content. If others could write to it, it is refused: its content may be theirs.
+/// An existing folder must belong to this user and must not be a link. If other users could only read it, this function
+/// corrects the mode: they cannot have changed the content. If they could write to it, this function fails: the content may
+/// be theirs.
 pub fn private_folder(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => return Ok(()),
@@ -32,16 +33,16 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
         return refuse(format!("{shown} is not a folder of this user: remove it"));
     };
     let folder = File::from(folder);
-    let found = folder.metadata()?;
-    if found.uid() != crate::user() {
+    let metadata = folder.metadata()?;
+    if metadata.uid() != crate::user() {
         return refuse(format!("{shown} belongs to another user"));
     }
-    if found.mode() & WRITABLE_BY_OTHERS != 0 {
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
         return refuse(format!(
             "other users can write to {shown}: remove it, or check what is in it and run chmod go-rwx {shown}"
         ));
     }
-    if found.mode() & BY_OTHERS != 0 {
+    if metadata.mode() & BY_OTHERS != 0 {
         rustix::fs::fchmod(&folder, Mode::RWXU)?;
     }
     Ok(())
@@ -59,7 +60,7 @@ pub fn trusted_folder(path: &Path) -> io::Result<()> {
 /// Refuses a folder in which other users could replace files of this user. A folder that does not exist passes.
 pub fn check_folder(path: &Path) -> io::Result<()> {
     let mode = match path.metadata() {
-        Ok(found) => found.mode(),
+        Ok(metadata) => metadata.mode(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };

@@ -1,8 +1,8 @@
 //! Creates files that only the user can read and that never appear unfinished.
 //!
-//! A file is written without a name (`O_TMPFILE`) and linked to its name when its content is complete, so that a kill leaves
-//! nothing. Where the file system has no such files, it is written under a random name in the same folder and renamed.
-//! A device, a pipe, or a file in a folder that cannot be changed is written in place.
+//! A file is written without a name (`O_TMPFILE`) and linked to its name when its content is complete, so a killed process
+//! leaves no partial file. On a file system without unnamed files, it is written under a random name in the same folder and
+//! renamed. A device, a pipe, or a file in a folder that cannot be changed is written in place.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Seek};
@@ -18,7 +18,7 @@ use crate::PRIVATE;
 /// Attempts to find an unused random name. A second attempt is already unlikely.
 const MAX_TRIES: usize = 16;
 
-/// The treatment of an existing file of the same name.
+/// What to do if a file of the same name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Refuse,
@@ -26,7 +26,7 @@ pub enum Existing {
     Replace,
 }
 
-/// A file that gets its name from [`NewFile::publish`]. Dropping it before leaves nothing.
+/// A file that gets its name from [`NewFile::publish`]. Dropping it earlier leaves no file.
 #[derive(Debug)]
 pub struct NewFile {
     file: File,
@@ -62,12 +62,13 @@ impl NewFile {
         };
         match path.symlink_metadata() {
             Ok(_) if existing == Existing::Refuse => return Err(Errno::EXIST.into()),
-            Ok(found) => {
-                if let Some(file) = open_special(path, &found)? {
+            Ok(metadata) => {
+                if let Some(file) = open_special(path, &metadata)? {
                     return Ok(new(file, State::Named));
                 }
-                if found.is_file() {
-                    // Replacing needs no right to write the file, but who removed this right wants to keep it.
+                if metadata.is_file() {
+                    // A file without write permission could be replaced, but its owner removed the permission to protect
+                    // it.
                     rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
                 }
             }
@@ -195,7 +196,7 @@ fn temporary_file(folder: &Path) -> io::Result<(File, PathBuf)> {
     Err(Errno::EXIST.into())
 }
 
-/// Sets the mode of a new file, from which the program's umask may have removed the user's own rights.
+/// Sets the mode of a new file: the program's umask may have removed the user's own permissions.
 fn private(descriptor: OwnedFd) -> io::Result<File> {
     let file = File::from(descriptor);
     if file.metadata()?.mode() & 0o777 != PRIVATE.as_raw_mode() {
@@ -205,19 +206,22 @@ fn private(descriptor: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens what is not a regular file, also through a link, as `/dev/stdout` is one. `None` if there is nothing of the sort.
-fn open_special(path: &Path, found: &Metadata) -> io::Result<Option<File>> {
-    let is_special = |kind: std::fs::FileType| {
-        kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket()
+/// Opens a device, pipe or socket, also through a link such as `/dev/stdout`. Returns `None` for any other file.
+fn open_special(path: &Path, metadata: &Metadata) -> io::Result<Option<File>> {
+    let is_special = |file_type: std::fs::FileType| {
+        file_type.is_char_device()
+            || file_type.is_block_device()
+            || file_type.is_fifo()
+            || file_type.is_socket()
     };
-    let found = if found.is_symlink() {
+    let metadata = if metadata.is_symlink() {
         path.metadata().ok()
     } else {
-        Some(found.clone())
+        Some(metadata.clone())
     };
-    match found {
-        Some(found) if found.is_dir() => Err(Errno::ISDIR.into()),
-        Some(found) if is_special(found.file_type()) => {
+    match metadata {
+        Some(metadata) if metadata.is_dir() => Err(Errno::ISDIR.into()),
+        Some(metadata) if is_special(metadata.file_type()) => {
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY;
             let open = |access| rustix::fs::open(path, access | flags, Mode::empty());
             // A pipe is only writable; a capture needs a file that it can also read.
@@ -228,17 +232,17 @@ fn open_special(path: &Path, found: &Metadata) -> io::Result<Option<File>> {
     }
 }
 
-/// Opens an existing regular file and empties it. Only for a file whose readers this process can restrict.
+/// Opens and empties an existing regular file. Fails if this process cannot restrict who reads it.
 fn open_in_place(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let found = file.metadata()?;
-    if !found.is_file() {
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
         return Err(Errno::INVAL.into());
     }
     if let Err(error) = rustix::fs::fchmod(&file, PRIVATE) {
-        // Some file systems have no modes. A file of another user could be read by that user.
-        if found.uid() != crate::user() {
+        // Some file systems have no modes: continue, unless the file belongs to another user, who could read it.
+        if metadata.uid() != crate::user() {
             return Err(error.into());
         }
     }
@@ -262,7 +266,7 @@ fn rename(temporary: &Path, path: &Path, existing: Existing) -> Result<(), Errno
     match rustix::fs::link(temporary, path) {
         Ok(()) => rustix::fs::unlink(temporary),
         Err(Errno::EXIST) => Err(Errno::EXIST),
-        // A file system without links: two processes that choose the same name at once are not distinguished.
+        // Without hard links this is a race: of two processes that choose the same name, the later one wins.
         Err(_) if path.symlink_metadata().is_ok() => Err(Errno::EXIST),
         Err(_) => rustix::fs::rename(temporary, path),
     }
@@ -293,7 +297,7 @@ fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns a random path in the folder, which nobody can guess and take.
+/// Returns an unpredictable path in the folder, so that nobody can create the file first.
 pub fn temporary_path(folder: &Path) -> io::Result<PathBuf> {
     let mut bytes = [0; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
@@ -337,7 +341,7 @@ mod tests {
 
     type Maker = fn(&Path) -> io::Result<(File, State)>;
 
-    /// As on file systems without unnamed files.
+    /// Creates a named file, as on file systems without unnamed files.
     fn named(folder: &Path) -> io::Result<(File, State)> {
         temporary_file(folder).map(|(file, path)| (file, State::Temporary(path)))
     }

@@ -26,8 +26,8 @@ impl OwnFolder {
     /// Fails for a link, for a folder of another user, and for one that others can write to.
     pub fn open(path: &Path) -> io::Result<OwnFolder> {
         let folder = rustix::fs::open(path, FLAGS | OFlags::DIRECTORY, Mode::empty())?;
-        let found = rustix::fs::fstat(&folder)?;
-        let is_safe = found.st_uid == crate::user() && found.st_mode & 0o022 == 0;
+        let metadata = rustix::fs::fstat(&folder)?;
+        let is_safe = metadata.st_uid == crate::user() && metadata.st_mode & 0o022 == 0;
         if is_safe {
             Ok(OwnFolder(folder))
         } else {
@@ -52,7 +52,7 @@ impl OwnFolder {
         own(rustix::fs::openat(&self.0, name, FLAGS, Mode::empty())?)
     }
 
-    /// Returns the content of a file of at most `limit` bytes.
+    /// Returns the content of a file, cut after `limit` bytes.
     pub fn read(&self, name: &str, limit: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let file = self.file(OsStr::new(name))?;
@@ -68,8 +68,8 @@ pub fn open_own(path: &Path) -> io::Result<File> {
 
 fn own(descriptor: OwnedFd) -> io::Result<File> {
     let file = File::from(descriptor);
-    let found = file.metadata()?;
-    if found.is_file() && found.uid() == crate::user() {
+    let metadata = file.metadata()?;
+    if metadata.is_file() && metadata.uid() == crate::user() {
         Ok(file)
     } else {
         Err(Errno::PERM.into())

@@ -24,7 +24,7 @@ pub fn open_files(pid: u32) -> io::Result<impl Iterator<Item = OpenFile>> {
 }
 
 impl OpenFile {
-    /// Returns whether the file is open for more than reading; false if it was closed meanwhile.
+    /// Returns whether the file is open for writing; false if it has been closed since.
     pub fn is_for_writing(&self) -> io::Result<bool> {
         let info = format!(
             "/proc/{}/fdinfo/{}",

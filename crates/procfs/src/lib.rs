@@ -1,8 +1,7 @@
 //! Reads `/proc`: processes, their memory, their open files, and the machine.
 //!
-//! This crate parses the files without dependencies, because some of them are read many times a second. Names and paths
-//! in them need not be valid text. Most functions allocate; code of `agent` that must not allocate reads `/proc`
-//! itself.
+//! This crate parses the files without dependencies, because some of them are read many times a second. Names and paths in
+//! them may be invalid UTF-8. Most functions allocate; code of `agent` that must not allocate reads `/proc` itself.
 #![forbid(unsafe_code)]
 
 mod descriptors;

@@ -19,7 +19,7 @@ pub fn host_name() -> String {
     text.trim().to_owned()
 }
 
-/// Returns Yama's restriction on tracing processes, from 0 (all of the same user are allowed) to 3 (none).
+/// Returns Yama's limit on `ptrace`, from 0 (every process of the same user) to 3 (no process).
 pub fn ptrace_scope() -> Option<u8> {
     let text = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").ok()?;
     text.trim().parse().ok()
@@ -64,8 +64,8 @@ mod tests {
     #[test]
     fn memory_cgroups_are_those_of_version_2_and_of_the_memory_controller() {
         let text = "5:cpu,memory:/a:b\n4:devices:/c\n0::/d\nnonsense\n";
-        let found: Vec<_> = memory_cgroups(text).collect();
+        let groups: Vec<_> = memory_cgroups(text).collect();
         let expected = [(CgroupVersion::One, "/a:b"), (CgroupVersion::Two, "/d")];
-        assert_eq!(found, expected);
+        assert_eq!(groups, expected);
     }
 }

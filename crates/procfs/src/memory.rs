@@ -80,7 +80,7 @@ pub fn rollup_text(process: impl Display) -> io::Result<String> {
     Ok(text)
 }
 
-/// Returns whether only the owner of the process may read its [`Rollup`], and this process is not the owner.
+/// Returns whether this user may not read the [`Rollup`] of the process.
 pub fn is_rollup_forbidden(pid: u32) -> bool {
     File::open(format!("/proc/{pid}/smaps_rollup"))
         .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
@@ -164,7 +164,7 @@ mod tests {
         };
         assert_eq!(mapping(line), Some(expected));
         assert_eq!(
-            mapping("7f00-7f10 rw-p 00000000 00:00 0").map(|found| found.path),
+            mapping("7f00-7f10 rw-p 00000000 00:00 0").map(|mapping| mapping.path),
             Some(String::new())
         );
         assert_eq!(mapping("nonsense"), None);

@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Returns the user who owns the open socket that is bound to `local` and connected to `remote`.
 ///
-/// IPv4 addresses must not be in their IPv6 form. A socket that its owner has closed is not found, because the kernel shows
-/// root as the owner of such sockets.
+/// The addresses must not be IPv4-mapped IPv6 addresses. Returns `None` if the owner has closed the socket: the kernel
+/// shows root as the owner of such sockets.
 pub fn tcp_owner(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let of_v4 = match (local.ip(), remote.ip()) {
         (IpAddr::V4(one), IpAddr::V4(other)) => {
@@ -20,7 +20,7 @@ pub fn tcp_owner(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         }
         _ => None,
     };
-    // An IPv6 socket that is connected to an IPv4 address is only in this file.
+    // Only `tcp6` lists an IPv6 socket that is connected to an IPv4 address.
     of_v4.or_else(|| {
         let key = |address: SocketAddr| {
             let octets = in_v6(address.ip()).octets();
@@ -37,7 +37,7 @@ fn in_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// Returns an address as the kernel prints it: words of four bytes, each as a number of this machine.
+/// Returns an address as the kernel prints it: words of four bytes in native byte order.
 fn words(octets: &[u8]) -> String {
     let words = octets
         .chunks_exact(4)
@@ -68,7 +68,7 @@ fn owner(line: &str, key: &[String; 2]) -> Option<Option<u32>> {
     Some(user.filter(|_| inode != "0"))
 }
 
-/// Returns the number of users who are unknown in this user namespace.
+/// Returns the user ID that the kernel shows for every user outside of this user namespace.
 pub fn overflow_user() -> u32 {
     let text = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     text.and_then(|text| text.trim().parse().ok())

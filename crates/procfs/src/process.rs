@@ -29,12 +29,12 @@ fn numbered_entries(folder: &str) -> Vec<u32> {
     numbers
 }
 
-/// Returns whether there is such a process, possibly a zombie.
+/// Returns whether the process exists, possibly as a zombie.
 pub fn exists(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns whether there is such a process and it has not ended. A zombie has ended.
+/// Returns whether the process exists and has not ended. A zombie has ended.
 pub fn is_running(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| !stat.has_ended())
 }
@@ -112,7 +112,7 @@ pub struct Status {
     /// Real, effective, saved and file-system user.
     pub users: [u32; 4],
     pub groups: [u32; 4],
-    /// The process ID in the innermost namespace, which is the process's own.
+    /// The process ID in the process's own pid namespace, which is the innermost.
     pub own_pid: u32,
     pub resident_bytes: u64,
     /// Effective capabilities, one bit each.
@@ -179,7 +179,7 @@ pub fn cgroups(process: impl Display) -> io::Result<String> {
     fs::read_to_string(format!("/proc/{process}/cgroup"))
 }
 
-/// Returns the command line, word by word; none for a kernel thread. Takes a pid, or `"self"`.
+/// Returns the arguments of the command line; none for a kernel thread. Takes a pid, or `"self"`.
 pub fn arguments(process: impl Display) -> io::Result<Vec<OsString>> {
     let bytes = fs::read(format!("/proc/{process}/cmdline"))?;
     // Each word ends with a zero; a process that has overwritten its command line may omit the last one.
@@ -209,7 +209,7 @@ pub fn executable(pid: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(bytes.to_vec())))
 }
 
-/// Returns the file name of a process's executable, or else the name that the kernel has for it.
+/// Returns the file name of a process's executable, or the kernel's name of the process if the executable is unknown.
 pub fn program_name(pid: u32) -> String {
     let path = executable(pid).unwrap_or_default();
     match path.file_name() {
@@ -218,7 +218,7 @@ pub fn program_name(pid: u32) -> String {
     }
 }
 
-/// Returns a path under which the files of a process are found, also if it is in another mount namespace.
+/// Returns the root folder of a process, also if the process is in another mount namespace.
 pub fn root(pid: u32) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root"))
 }
@@ -230,8 +230,8 @@ pub fn pid_namespace() -> Option<PathBuf> {
 
 /// Returns facts that identify this process together with its ID and host name, under the keys that files use.
 ///
-/// Reads `/proc/self`: the entry with the number of this process may be another process if `/proc` is that of another
-/// pid namespace.
+/// Reads `/proc/self`, because `/proc` may show another pid namespace, in which this process's ID belongs to another
+/// process.
 pub fn process_facts() -> Vec<(String, String)> {
     let mut facts = pid_space_facts();
     let start = Stat::of_entry("self").map(|stat| start_text(stat.start));
@@ -239,7 +239,7 @@ pub fn process_facts() -> Vec<(String, String)> {
     facts
 }
 
-/// Returns the part of [`process_facts`] that all processes with IDs of the same numbering share.
+/// Returns the part of [`process_facts`] that all processes of this pid namespace share.
 pub fn pid_space_facts() -> Vec<(String, String)> {
     let namespace = pid_namespace().and_then(|link| namespace_number(&link));
     let facts = [("boot_id", crate::boot_id()), ("pid_namespace", namespace)];
@@ -275,7 +275,7 @@ pub fn system_call(pid: u32, thread: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/task/{thread}/syscall")).unwrap_or_default()
 }
 
-/// Returns whether a process and this one see the same files under the same paths.
+/// Returns whether this process and another one see the same files under the same paths.
 pub fn sees_same_files(pid: u32) -> bool {
     let link = |process: &str, name: &str| fs::read_link(format!("/proc/{process}/{name}")).ok();
     let other = pid.to_string();

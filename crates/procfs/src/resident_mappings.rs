@@ -18,8 +18,9 @@ pub struct ResidentMapping {
     /// Empty for anonymous memory; `[heap]` for the segment that `brk` moves.
     pub path: String,
     pub resident: u64,
-    /// Shared with another process: pages of files that nobody wrote to, and other pages.
+    /// Pages that other processes also map and that equal the mapped file.
     pub shared_clean: u64,
+    /// Pages that other processes also map and that were written to.
     pub shared_dirty: u64,
 }
 
@@ -41,7 +42,7 @@ fn read(mut text: impl BufRead, mut visit: impl FnMut(&ResidentMapping)) -> io::
             break;
         }
         match line[0] {
-            // Names of fields begin with a capital, addresses do not. Most lines are fields that nobody needs.
+            // Names of fields begin with a capital, addresses do not. Most fields are not used.
             b'R' | b'S' => mapping.iter_mut().for_each(|mapping| add(mapping, &line)),
             b'A'..=b'Z' => {}
             _ => {
@@ -100,8 +101,8 @@ mod tests {
                     Shared_Dirty:          2 kB\nAnonymous:             9 kB\nVmFlags: rd wr mr mw me ac\n\
                     7f00-7f40 ---p 00000000 00:00 0 \nRss:                   0 kB\n\
                     7f40-7f50 r-xs 00001000 fe:01 42                         /opt/my app/a:b.so (deleted)\nRss: 4 kB\n";
-        let mut found = Vec::new();
-        read(text.as_bytes(), |mapping| found.push(mapping.clone())).expect("a text");
+        let mut mappings = Vec::new();
+        read(text.as_bytes(), |mapping| mappings.push(mapping.clone())).expect("a text");
         let heap = ResidentMapping {
             start: 0x55d0,
             end: 0x55f0,
@@ -112,9 +113,9 @@ mod tests {
             shared_clean: 1 << 10,
             shared_dirty: 2 << 10,
         };
-        assert_eq!(found[0], heap);
-        assert!(found[1].is_inaccessible && found[1].path.is_empty());
-        assert_eq!(found[2].path, "/opt/my app/a:b.so (deleted)");
-        assert_eq!((found.len(), found[2].resident), (3, 4 << 10));
+        assert_eq!(mappings[0], heap);
+        assert!(mappings[1].is_inaccessible && mappings[1].path.is_empty());
+        assert_eq!(mappings[2].path, "/opt/my app/a:b.so (deleted)");
+        assert_eq!((mappings.len(), mappings[2].resident), (3, 4 << 10));
     }
 }

@@ -124,7 +124,7 @@ fn job_stream() -> Vec<Chunk> {
     })
 }
 
-/// Nothing repeats: blocks of many sizes come and go below a stack that moves at random every other event.
+/// Nothing repeats: blocks have many sizes, and the stack changes at random at every other event.
 fn random_stream() -> Vec<Chunk> {
     let mut dice = Dice(0x1234_5678_9abc_def1);
     let mut alive = Vec::new();

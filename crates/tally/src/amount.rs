@@ -67,12 +67,13 @@ const VARIANCE_SHIFT: u32 = 24;
 
 /// The amount that one recorded block represents.
 ///
-/// Exact: itself. Sampled every `mean` bytes: a block of `size` is recorded with probability p = 1 − e^(−size/mean), so
-/// it represents 1/p blocks; the bytes it adds to an unbiased estimate have the variance size² (1 − p) / p².
+/// In exact mode it represents itself. Sampled every `mean` bytes, a block of `size` is recorded with probability p = 1 −
+/// e^(−size/mean), so it represents 1/p blocks. The bytes it adds to an unbiased estimate have the variance size² (1 − p) /
+/// p².
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weigher {
     mean: u64,
-    /// Variances are in multiples of its square. 0 if all counts are whole numbers, because nothing is sampled.
+    /// Variances are multiples of its square. 0 if nothing is sampled; all counts are then whole numbers.
     unit: u64,
 }
 
@@ -84,7 +85,7 @@ impl Weigher {
         }
     }
 
-    /// Returns the weigher of another mode of the same capture. A sampled one needs a unit.
+    /// Returns the weigher of another mode of the same capture. If that mode samples, a unit must be set.
     pub fn with_mean(self, mean: u64) -> Weigher {
         Weigher { mean, ..self }
     }
@@ -170,7 +171,7 @@ impl Weigher {
         raw.count.saturating_add(1 << (COUNT_SHIFT - 1)) >> COUNT_SHIFT
     }
 
-    /// Does the same for a count that may be negative.
+    /// Does the same as [`Weigher::blocks`] for a count that may be negative.
     pub fn finish_count(&self, count: i64) -> i64 {
         let amount = Raw {
             count: count.unsigned_abs(),

@@ -114,7 +114,7 @@ impl Cohorts {
         self.current.fill(NONE);
     }
 
-    /// Ends the current bin. `is_pinned` selects cohorts that may get a block back.
+    /// Ends the current bin. `is_pinned` selects cohorts with a free that may still be undone.
     pub fn pass_edge(
         &mut self,
         sites: &mut [Site],
@@ -133,7 +133,7 @@ impl Cohorts {
         }
         self.current.fill(NONE);
         self.bin += 1;
-        // Only where two whole bins are merged.
+        // Only after an even number of bins, so that whole bins are merged.
         if self.bin % 2 == 0 && self.lives.is_too_long() {
             self.lives.halve();
             self.bin /= 2;
@@ -165,7 +165,7 @@ impl Cohorts {
         *before = (site.live.bytes, site.live.count);
     }
 
-    /// Adds the sums of a cohort, whose share of the peak is final, to those of its site.
+    /// Adds the sums of a cohort to the sums of its site. The cohort's share of the peak is final.
     fn fold(&mut self, cohort: u32, site: &Site, peak_number: u64) {
         let owner = self.owner(cohort) as usize;
         let folded = &mut self.folded[owner];

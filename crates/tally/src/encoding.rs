@@ -7,7 +7,7 @@ use heaptide_capture::wire::{Reader, push_varint, unzigzag, zigzag};
 
 use crate::amount::Raw;
 
-/// Larger counts count as damage, because they could overflow when counting continues.
+/// Larger counts are damage, because they could overflow when counting continues.
 const MAX_COUNT: u64 = 1 << 60;
 
 /// A growing buffer. Numbers are varints.
@@ -47,7 +47,7 @@ impl Encoder {
     }
 }
 
-/// Reads the bytes of an [`Encoder`], or any other bytes.
+/// Reads the bytes of an [`Encoder`].
 pub(crate) struct Decoder<'a> {
     input: Reader<'a>,
     len: usize,

@@ -63,7 +63,7 @@ impl Follower {
         &self.damage
     }
 
-    /// Returns whether recording ended in order and all events are in the sums.
+    /// Returns whether the recording ended normally and all events are in the sums.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -103,7 +103,7 @@ impl Follower {
     }
 }
 
-/// Live views show memory by job name.
+/// Returns an empty tally that sums by job name, because live views show memory by job name.
 fn empty_for(capture: &Capture) -> Tally {
     let mut tally = Tally::empty_for(capture);
     tally.distinguish_job_names();

@@ -1,7 +1,7 @@
 //! The size of the heap in chosen spans of time, clock unit by clock unit.
 //!
-//! [`crate::HeapSeries`] covers the whole run in a bounded number of bins. Within a span, no bin hides a short rise. Memory
-//! grows with the number of clock units of the spans in which something happened, so callers choose short spans.
+//! [`crate::HeapSeries`] covers the whole run in a bounded number of bins. Within a chosen span, no bin hides a short rise.
+//! Memory grows with the number of clock units of the spans in which something happened, so callers choose short spans.
 
 use std::ops::Range;
 

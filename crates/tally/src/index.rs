@@ -37,7 +37,7 @@ impl Index {
         }
     }
 
-    /// Returns a table in which this many positions have room.
+    /// Returns a table with room for this many positions.
     pub fn with_room(n_positions: usize) -> Index {
         let n_slots = (n_positions + n_positions / 3 + 16).next_power_of_two();
         Index {
@@ -96,8 +96,8 @@ mod tests {
             index.insert(hash(key), position as u32, |at| hash(keys[at as usize]));
         }
         for (position, &key) in keys.iter().enumerate() {
-            let found = index.find(hash(key), |at| keys[at as usize] == key);
-            assert_eq!(found, Some(position as u32));
+            let stored = index.find(hash(key), |at| keys[at as usize] == key);
+            assert_eq!(stored, Some(position as u32));
         }
         assert_eq!(index.find(hash(7), |at| keys[at as usize] == 7), None);
     }

@@ -1,7 +1,8 @@
-//! Sums per job: allocated, its own peak, live at its end and now, and the sites of its peak and live bytes.
+//! Sums per job: bytes allocated, at its peak, live at its end and live now, and its largest sites.
 //!
-//! A site of a job has its own number, so a freed block leads to its job. A job's peak is found like that of the whole
-//! heap (`sites`): peaks of a job are numbered, and a site's share is copied when it first changes after a peak.
+//! Jobs do not share sites, so the site of a freed block identifies the job. The peak of a job is found like that of the
+//! whole heap (see `sites`). The peaks of a job are numbered, and a site's share is copied when the site first changes
+//! after a peak.
 //!
 //! When a job ends, its sites without live blocks are folded into the sites of its name. So memory grows with live
 //! blocks, and by a small fixed amount per job.
@@ -66,8 +67,8 @@ pub(crate) struct JobState {
     end: Raw,
     /// Number of the job's latest peak.
     peak_number: u32,
-    /// Range of its sites in [`JobStates::shares`]: those of the peak, then those live at its end. Those that are live after
-    /// the last event follow elsewhere.
+    /// Range of its sites in [`JobStates::shares`]: sites of the peak, then sites that were live at its end. Sites that are
+    /// live after the last event begin at `first_live_share`.
     first_share: u32,
     first_live_share: u32,
     n_peak_shares: u8,
@@ -87,7 +88,7 @@ struct Share {
 }
 
 impl Share {
-    const NOBODY: Share = Share {
+    const NO_JOB: Share = Share {
         bytes: 0,
         stamp: 0,
         job: NONE,
@@ -125,7 +126,7 @@ impl JobStates {
         self.shares.reserve_exact(2 * n_jobs);
     }
 
-    /// Returns the position of a job, which is added if it is new.
+    /// Returns the position of a job. Adds the job if it is new.
     pub fn of_number(&mut self, number: u32, name: u32) -> u32 {
         if let Some(at) = self.find(number) {
             return at;
@@ -181,7 +182,7 @@ impl JobStates {
     fn assign_site(&mut self, site: u32, job: u32) {
         let at = site as usize;
         if self.of_site.len() <= at {
-            self.of_site.resize(at + 1, Share::NOBODY);
+            self.of_site.resize(at + 1, Share::NO_JOB);
         }
         self.of_site[at] = Share {
             bytes: 0,
@@ -198,13 +199,14 @@ impl JobStates {
 
     pub fn forget_site(&mut self, site: u32) {
         if let Some(share) = self.of_site.get_mut(site as usize) {
-            *share = Share::NOBODY;
+            *share = Share::NO_JOB;
         }
     }
 
-    /// Adds an amount to a site's job. `before` is the site's live bytes without it. An undone free allocates nothing.
+    /// Adds an amount to a site's job. `before` is the site's live bytes without it. `is_allocation` is false for an undone
+    /// free.
     #[inline(always)]
-    pub fn rise(&mut self, site: u32, before: u64, amount: Raw, is_allocation: bool) {
+    pub fn grow(&mut self, site: u32, before: u64, amount: Raw, is_allocation: bool) {
         let Some(share) = self.of_site.get_mut(site as usize) else {
             return;
         };
@@ -221,9 +223,9 @@ impl JobStates {
         }
     }
 
-    /// Subtracts an amount from a site's job, whose live bytes are at their highest just before.
+    /// Subtracts an amount from a site's job. Its live bytes just before may be a new peak.
     #[inline(always)]
-    pub fn leave(&mut self, site: u32, before: u64, amount: Raw, time: u64) {
+    pub fn shrink(&mut self, site: u32, before: u64, amount: Raw, time: u64) {
         let Some(share) = self.of_site.get_mut(site as usize) else {
             return;
         };
@@ -238,7 +240,7 @@ impl JobStates {
         state.live -= amount;
     }
 
-    /// Ends a job, or the recording while the job runs (`has_ended` is then false).
+    /// Completes the sums of a job when it ends, or when the recording ends first (`has_ended` is then false).
     pub fn settle(
         &mut self,
         job: u32,
@@ -303,7 +305,7 @@ impl JobStates {
         }
     }
 
-    /// Sorts the jobs by number and drops what only further events need.
+    /// Sorts the jobs by number and drops the data that only further events need.
     pub fn finish(&mut self) {
         self.index = Index::default();
         self.of_site = Vec::new();
@@ -453,12 +455,12 @@ impl JobState {
     }
 }
 
-/// Adds bytes to the share of a stack. A job's sites of different threads and allocators may have the same stack.
 fn keep_largest(shares: &mut Vec<JobSite>) {
     shares.sort_unstable_by_key(|share| std::cmp::Reverse((share.bytes, share.stack.0)));
     shares.truncate(MAX_SITES);
 }
 
+/// Adds bytes to the share of a stack. A job's sites of different threads and allocators may have the same stack.
 fn add_share(shares: &mut Vec<JobSite>, stack: StackId, bytes: u64) {
     if bytes == 0 {
         return;

@@ -21,7 +21,7 @@ pub struct Lifetime {
     /// Index of the site.
     pub site: u32,
     pub birth: u16,
-    /// The number of bins if it was live at the end.
+    /// Equals the number of bins if the blocks were live at the end.
     pub death: u16,
     /// Negative if a free was undone in a later bin.
     pub bytes: i64,

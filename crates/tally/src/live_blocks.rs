@@ -8,9 +8,9 @@
 //! hash  [ top bits: directory → segment | … | low 10 bits: home bucket, or the next one with room ]
 //! ```
 //!
-//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments
-//! split at 80 %, so a block takes between 20 and 40 bytes. An ordered map holds the blocks that do not fit into a
-//! bucket: blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
+//! A bucket counts the blocks that did not fit and lie in a later bucket; a search ends at a count of zero. Segments split
+//! at 80 %, so a block takes between 20 and 40 bytes. An ordered map holds the blocks that do not fit into a bucket. These
+//! are blocks of 4 GiB and more, impossible addresses, and the surplus of a segment that crafted addresses fill.
 
 mod segment;
 
@@ -22,11 +22,11 @@ use crate::index::hash;
 
 use segment::{Bucket, MASK, MAX_USED, N_BUCKETS, ONE_PAST, Packed, Segment};
 
-/// Real addresses spread evenly, so that the directory is little longer than the list of segments. Beyond this
-/// factor a segment is no longer split.
+/// Largest ratio of directory entries to segments; above it no segment is split. Real addresses spread evenly and stay far
+/// below it.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
-/// Blocks that are prefetched together while all are written or read, so that their cache misses overlap.
+/// Number of blocks that are prefetched together when the table is written or read, so that their cache misses overlap.
 const BATCH: usize = 16;
 /// Typical bytes of a block in a checkpoint.
 const USUAL_BYTES: usize = 5;

@@ -31,8 +31,8 @@ use parts::Parts;
 
 /// More workers than this do not help: the sink runs on one core and is slower than this many decoders.
 const MAX_WORKERS: usize = 4;
-/// If the partly replayed chunks of all threads take more, those needed last are dropped and from then on decoded part by
-/// part. Programs with a dozen busy threads need less (a full chunk of 128 KiB takes about a megabyte and a half).
+/// Limit for the partly replayed chunks of all threads. Above it, the chunks needed last are dropped and then decoded part
+/// by part. Programs with a dozen busy threads stay below it: a full chunk of 128 KiB takes about 1.5 MB decoded.
 const MAX_HELD_BYTES: usize = 20 << 20;
 
 /// Passes every operation of the capture to `sink` in the order in which they happened: a chunk, and the range of its next
@@ -53,7 +53,7 @@ pub fn replay(
     })
 }
 
-/// Does the same as [`replay`], until the sink breaks.
+/// Does the same as [`replay`], until the sink returns `Break`.
 pub fn replay_until(
     capture: &Capture,
     on_progress: &mut dyn FnMut(u64),
@@ -130,7 +130,7 @@ fn replay_with(
     thread::scope(|scope| {
         let _stop = ahead.stop_guard();
         for _ in 0..n_workers {
-            // Without this thread the replay is slower, but still right.
+            // If the thread cannot be created, the replay is slower but still correct.
             let _ = thread::Builder::new()
                 .name("heaptide-decode".into())
                 .spawn_scoped(scope, || ahead.work());
@@ -157,9 +157,9 @@ struct Stream {
     end: usize,
     /// The current segment of that chunk.
     segment: usize,
-    /// That segment's number.
+    /// The number of the current segment.
     sequence: u64,
-    /// That chunk, once it is needed, or the part of it that contains the segment.
+    /// The current chunk, once it is needed, or the part of it that contains the segment.
     decoded: Option<DecodedChunk>,
     /// The rest of the chunk, if it is decoded part by part.
     parts: Option<Box<Parts>>,
@@ -284,7 +284,7 @@ impl<'a> Merge<'a> {
             let sequence = self.streams[index].sequence;
             if !has_turn(sequence) {
                 self.queue.push(Reverse((sequence, index)));
-                self.drop_those_needed_last();
+                self.drop_chunks_needed_last();
                 return ControlFlow::Continue(());
             }
         }
@@ -297,21 +297,21 @@ impl<'a> Merge<'a> {
             self.held_bytes = self.held_bytes.saturating_sub(chunk.heap_bytes());
             return Some(chunk);
         }
-        let found = match &mut stream.parts {
+        let decoded = match &mut stream.parts {
             Some(parts) => {
                 let reference = &self.capture.chunks[stream.chunk];
                 let before = parts.heap_bytes();
-                let found = parts.resume(self.capture, reference, stream.sequence, self.part_ops);
+                let decoded = parts.resume(self.capture, reference, stream.sequence, self.part_ops);
                 self.held_bytes += parts.heap_bytes();
                 self.held_bytes = self.held_bytes.saturating_sub(before);
-                found.map(|found| {
-                    stream.segment = found.segment;
-                    found.chunk
+                decoded.map(|decoded| {
+                    stream.segment = decoded.segment;
+                    decoded.chunk
                 })
             }
             None => self.ahead.take(stream.chunk, &mut self.raw),
         };
-        match found {
+        match decoded {
             // Decoded again, it has the same number of segments, unless the file has changed.
             Ok(chunk) if stream.segment < chunk.segments.len() => Some(chunk),
             Ok(_) => None,
@@ -333,10 +333,10 @@ impl<'a> Merge<'a> {
         }
         let before = parts.heap_bytes() + part.heap_bytes();
         let reference = &self.capture.chunks[stream.chunk];
-        let found = parts.next(self.capture, reference, part, self.part_ops);
+        let decoded = parts.next(self.capture, reference, part, self.part_ops);
         self.held_bytes += parts.heap_bytes() + part.heap_bytes();
         self.held_bytes = self.held_bytes.saturating_sub(before);
-        match found {
+        match decoded {
             Ok(()) => {
                 stream.segment = 0;
                 stream.sequence = part.segments.first().map_or(0, |first| first.sequence);
@@ -387,7 +387,7 @@ impl<'a> Merge<'a> {
     }
 
     /// Frees memory: whole chunks become parts, and if that is not enough, parts are read from the file each time.
-    fn drop_those_needed_last(&mut self) {
+    fn drop_chunks_needed_last(&mut self) {
         while self.held_bytes > self.max_held_bytes {
             let whole =
                 self.last_needed(|stream| stream.decoded.is_some() && stream.parts.is_none());
@@ -418,10 +418,10 @@ impl<'a> Merge<'a> {
         }
     }
 
-    fn last_needed(&mut self, is_meant: impl Fn(&Stream) -> bool) -> Option<&mut Stream> {
+    fn last_needed(&mut self, is_candidate: impl Fn(&Stream) -> bool) -> Option<&mut Stream> {
         let streams = self.streams.iter_mut();
         streams
-            .filter(|stream| is_meant(stream))
+            .filter(|stream| is_candidate(stream))
             .max_by_key(|stream| stream.sequence)
     }
 }

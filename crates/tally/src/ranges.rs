@@ -36,7 +36,7 @@ pub(crate) struct Released {
 }
 
 impl Released {
-    /// The piece is a whole mapping.
+    /// Returns whether the piece is a whole mapping.
     pub fn is_whole(&self) -> bool {
         self.length == self.size && self.amount.count > 0
     }
@@ -58,17 +58,16 @@ impl Ranges {
         self.next_mapping += 1;
         let length = size.min(u64::MAX - start);
         self.pieces.insert(start, Piece { length, mapping });
-        let mapping_now = Mapping {
+        let added = Mapping {
             site,
             size,
             n_pieces: 1,
             left: amount,
         };
-        self.mappings.insert(mapping, mapping_now);
+        self.mappings.insert(mapping, added);
     }
 
-    /// Removes the pieces between `start` and `start + length`.
-    /// `weigher` returns how the mappings of a site are weighed.
+    /// Removes the pieces between `start` and `start + length`. `weigher` returns the weigher of a site.
     pub fn release(
         &mut self,
         start: u64,
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn hole_in_the_middle_leaves_two_pieces_and_the_count() {
+    fn hole_in_the_middle_leaves_two_pieces_and_one_block() {
         let mut ranges = mapped(&[0x3000]);
         let hole = ranges.release(0x2000, 0x1000, EXACT);
         assert_eq!(sums(&hole), [(0, 0x1000, 0)]);

@@ -1,4 +1,4 @@
-//! The last allocations of a thread. A block that its thread frees while it is one of them is temporary.
+//! The last allocations of a thread. A block is temporary if its thread frees it while it is one of these.
 
 #[derive(Default)]
 pub(crate) struct Recent {

@@ -1,8 +1,8 @@
 //! Sums per site: a call stack, in a thread, with an allocator, for a job.
 //!
-//! Reports need each site's share of the heap's peak. Copying all sites at every new peak would be far too slow, so a site
-//! is copied when it first changes after a peak: peaks are numbered, and a site with an older stamp than the last number
-//! has not changed since that peak.
+//! Reports need each site's share of the heap's peak. Copying all sites at every new peak would be far too slow, so a
+//! site's share is copied when the site first changes after a peak. Peaks are numbered: a site whose stamp is smaller than
+//! the latest number has not changed since that peak.
 //!
 //! With bins of time, a site's blocks are counted under a separate number in each bin: see `cohorts`.
 
@@ -20,7 +20,7 @@ pub(crate) struct SiteKey {
     pub stream: u32,
     pub allocator: u8,
     pub job: JobKey,
-    /// Position of the sampling distance among those of the capture; 0 unless the mode has changed.
+    /// Index in the capture's list of sampling distances; 0 unless the mode has changed.
     pub mean: u16,
 }
 
@@ -61,7 +61,7 @@ impl Site {
 #[derive(Default)]
 pub(crate) struct Sites {
     keys: Vec<SiteKey>,
-    /// Indexed by the number under which blocks are counted: that of the site, or of its cohort.
+    /// Indexed by the number under which blocks are counted: the number of the site, or of its cohort.
     sites: Vec<Site>,
     index: Index,
     /// Number of the latest peak.
@@ -108,8 +108,8 @@ impl Sites {
     fn add_to_index(&mut self, hash: u64, at: u32) {
         let keys = &self.keys;
         let hash_at = |at: u32| hash_of(&keys[at as usize]);
-        // Entries of folded sites stay in the table. They are removed before the table grows: it would move all entries of a number
-        // that was used again to the same slot, and passing them would make every search slow.
+        // Entries of folded sites stay in the table. They are removed before the table grows: otherwise all old entries of
+        // a reused number would move to neighbouring slots, and searches would become slow.
         let n_used = keys.len() - self.unused.len();
         if self.index.is_full() && self.index.len() >= n_used {
             self.index = Index::with_room(2 * n_used);
@@ -131,7 +131,8 @@ impl Sites {
         (self.keys[site as usize].stack, self.sites[site as usize])
     }
 
-    /// Adds the sums of a site without live blocks to another one, and makes its number free. Only without bins of time.
+    /// Adds the sums of a site without live blocks to another one, and makes its number free. Must not be called with bins
+    /// of time.
     pub fn fold(&mut self, site: u32, into: SiteKey) {
         let from = self.sites[site as usize];
         let share = from.peak_at(self.peak_number);
@@ -170,8 +171,8 @@ impl Sites {
         }
     }
 
-    /// Counts a block that the thread of `stream` freed at once. Ignores it if another thread allocated it: its address may
-    /// have belonged to an earlier block of this thread.
+    /// Counts a temporary block that the thread of `stream` freed. Ignores it if another thread allocated it: its address
+    /// may have belonged to an earlier block of this thread.
     pub fn add_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
         if !self.counts(number, stream) {
             return;
@@ -213,7 +214,7 @@ impl Sites {
         self.peak_number += 1;
     }
 
-    /// Returns a site that is about to change.
+    /// Returns a site for changing it. Saves its share of the latest peak first.
     #[inline(always)]
     pub fn change(&mut self, site: u32) -> &mut Site {
         let site = &mut self.sites[site as usize];
@@ -289,7 +290,7 @@ impl Sites {
         !self.unused.is_empty() || self.keys.iter().any(|key| key.job != JobKey::NONE)
     }
 
-    /// Writes the sites, with the job and the sampling distance of each if these are asked for.
+    /// Writes the sites, with the job and the sampling distance of each if requested.
     pub fn write(&self, out: &mut Encoder, with_jobs: bool, with_means: bool) {
         out.number(self.sites.len() as u64);
         for (key, site) in self.keys.iter().zip(&self.sites) {
@@ -310,7 +311,7 @@ impl Sites {
         }
     }
 
-    /// Reads sites. With 0 sampling distances, they were written without them.
+    /// Reads sites. `n_means` is 0 if they were written without sampling distances.
     pub fn read(
         input: &mut Decoder,
         n_stacks: usize,
@@ -356,7 +357,7 @@ impl Sites {
                 ..Site::default()
             };
         }
-        // Not before: while sites are read, each gets the next number.
+        // Set only now: while sites are read, each gets the next number.
         sites.unused = unused;
         Some(sites)
     }
@@ -409,11 +410,11 @@ mod tests {
         let n_probes = Cell::new(0u64);
         for number in 1..=N_JOBS {
             let wanted = key(2, JobKey::of_job(number));
-            let found = sites.index.find(hash_of(&wanted), |at| {
+            let position = sites.index.find(hash_of(&wanted), |at| {
                 n_probes.set(n_probes.get() + 1);
                 sites.keys[at as usize] == wanted
             });
-            assert!(found.is_some());
+            assert!(position.is_some());
         }
         let mean = n_probes.get() / u64::from(N_JOBS);
         assert!(mean < 8, "{mean} probes per search");

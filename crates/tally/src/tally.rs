@@ -1,12 +1,12 @@
 //! The state of all sums while events pass.
 //!
 //! A [`Tally`] takes events in the order in which they happened and does not keep them: its memory grows with live blocks
-//! and distinct call stacks, not with events. In reading order: `amount` weighs a recorded block, `live_blocks` and
-//! `ranges` hold live blocks and mappings, `step` applies one event to them, `sites` holds the sums and finds the exact peak,
-//! `cohorts` and `lifetimes` record the times of allocations and frees, `sums` is the result.
+//! and distinct call stacks, not with events. In reading order: `amount` weighs a recorded block; `live_blocks` and
+//! `ranges` hold live blocks and mappings; `step` applies one event to them. `sites` holds the sums and finds the exact
+//! peak; `cohorts` and `lifetimes` record the times of allocations and frees; `sums` is the result.
 //!
-//! Mappings of files are counted separately from the heap: they are address space whose pages belong to the page
-//! cache, so they are in the totals but neither in the peak nor in the heap over time.
+//! File mappings are address space whose pages belong to the page cache. They are therefore in the totals, but neither in
+//! the peak nor in the heap over time.
 
 mod checkpoint;
 #[cfg(test)]
@@ -52,7 +52,7 @@ pub use sums::{SiteSums, Sums};
 /// Chooses sites by their stack, the stream of their thread, and their job.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32, JobKey) -> bool + 'a;
 
-/// The results that a tally computes in addition to sums and peak.
+/// Options of a tally: results in addition to sums and peak.
 #[derive(Clone, Debug, Default)]
 pub struct TallyOptions {
     /// Clock units, ascending: edges between bins of time. Blocks are counted separately by the bins of their
@@ -65,7 +65,7 @@ pub struct TallyOptions {
     /// Clock units, ascending and disjoint: spans in which the heap is recorded clock unit by clock unit.
     pub exact_spans: Vec<Range<u64>>,
     pub jobs: JobDetail,
-    /// The number of jobs to expect. A table that grows step by step leaves gaps in the heap, which cost as much as itself.
+    /// Expected number of jobs. A table that grows step by step would leave gaps in the heap as large as the table.
     pub n_jobs: usize,
 }
 
@@ -122,11 +122,11 @@ pub struct Tally {
     next_edge: Option<u64>,
     /// Number of edges passed.
     epoch: u16,
-    /// Nothing is counted before the first edge.
+    /// Whether the first edge is passed; nothing is counted before it.
     has_begun: bool,
-    /// The last edge is passed.
+    /// Whether the last edge is passed.
     is_over: bool,
-    /// The allocation times of all live blocks are known. False after reading a checkpoint.
+    /// Whether the allocation times of all live blocks are known. False after reading a checkpoint.
     knows_births: bool,
     job_detail: JobDetail,
     /// The sums of each job, if wanted.
@@ -173,7 +173,7 @@ impl Tally {
         }
     }
 
-    /// Returns the tally with which a capture begins, ready for its events: that of the checkpoint, or an empty one.
+    /// Returns the tally to which the events of a capture are added: the tally of its checkpoint, or an empty one.
     pub fn for_capture(capture: &Capture) -> Result<Tally, Damage> {
         if let Some(foreign) = capture.foreign_events() {
             let mut sums = Tally::without_totals();
@@ -222,8 +222,8 @@ impl Tally {
         self.apply_wanted(chunk, ops, &mut |_, _, _, _| true);
     }
 
-    /// Does the same, but counts sizes of wanted sites only. All sites are on the heap and determine its peak:
-    /// [`Tally::finish_wanted`] chooses among them.
+    /// Does the same as [`Tally::apply`], but counts sizes of wanted sites only. The peak depends on all sites;
+    /// [`Tally::finish_wanted`] selects the wanted ones.
     pub fn apply_wanted(&mut self, chunk: &DecodedChunk, ops: Range<usize>, wanted: &mut Wanted) {
         if self.is_over || chunk.ops.get(ops.clone()).is_none_or(<[Op]>::is_empty) {
             return;
@@ -296,7 +296,7 @@ impl Tally {
     #[cold]
     fn pass_edge(&mut self, edge: u64, thread: &Thread) {
         if self.has_begun {
-            let others = self.threads.may_come_back();
+            let others = self.threads.with_undoable_frees();
             let mut pinned: Vec<u32> = others.chain(thread.last_free.numbers()).collect();
             pinned.sort_unstable();
             self.sites
@@ -344,7 +344,7 @@ impl Tally {
             for op in batch {
                 match op.action {
                     OpAction::Alloc => {
-                        let op = &self.as_seen(thread, *op);
+                        let op = &self.with_real_allocator(thread, *op);
                         let (site, is_wanted) = self.site_of(chunk, thread, op, wanted);
                         if is_wanted {
                             self.sizes.count(op.size);
@@ -372,7 +372,7 @@ impl Tally {
     /// Returns the operation with its real allocator. A mapping that the kernel resized or moved is a file mapping if the
     /// thread has just unmapped a file mapping.
     #[inline(always)]
-    fn as_seen(&self, thread: &Thread, mut op: Op) -> Op {
+    fn with_real_allocator(&self, thread: &Thread, mut op: Op) -> Op {
         if op.allocator == Allocator::Mremap as u8 {
             if let LastFree::Pieces { pieces, .. } = &thread.last_free {
                 let is_file = |piece: &ranges::Released| {

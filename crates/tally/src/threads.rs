@@ -53,7 +53,7 @@ pub(crate) enum LastFree {
 }
 
 impl LastFree {
-    /// Returns the numbers of the sites or cohorts that get a block back if the free is undone.
+    /// Returns the numbers of the sites or cohorts whose blocks are live again if the free is undone.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         let (block, pieces): (_, &[Released]) = match self {
             LastFree::Nothing => (None, &[]),
@@ -185,8 +185,8 @@ impl Threads {
         }
     }
 
-    /// Returns the numbers for which frees may still be undone.
-    pub fn may_come_back(&self) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the numbers of sites or cohorts with a free that may still be undone.
+    pub fn with_undoable_frees(&self) -> impl Iterator<Item = u32> + '_ {
         self.threads
             .iter()
             .flat_map(|thread| thread.last_free.numbers())

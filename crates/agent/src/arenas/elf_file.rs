@@ -14,7 +14,7 @@ use object::{LittleEndian, ReadCache, pod};
 
 /// Bytes that are searched together.
 const PIECE_BYTES: usize = 1 << 20;
-/// The maximum number of sections. No library has as many.
+/// The maximum number of sections. No real library has more.
 const MAX_SECTIONS: u32 = 4096;
 const ENDIAN: LittleEndian = LittleEndian;
 
@@ -37,7 +37,7 @@ pub struct Function {
     pub code: [u8; 16],
 }
 
-/// A name in a table of texts that ends as required.
+/// A name in a string table that has the required ending.
 struct Name {
     /// Offset of the name in the table.
     start: u64,
@@ -98,7 +98,7 @@ impl ElfFile {
         functions
     }
 
-    /// The name whose ending lies at `position` of a table of texts.
+    /// The name whose ending lies at `position` of a string table.
     fn name_around(&self, texts: &Section, position: u64, ending: &[u8]) -> Option<Name> {
         const LONGEST: u64 = 64;
         let from = position.saturating_sub(LONGEST);
@@ -170,7 +170,7 @@ impl ElfFile {
         positions
     }
 
-    /// Reads a section in pieces of `len` bytes, each of which repeats the last `overlap` bytes of the one before. Calls
+    /// Reads a section in pieces of `len` bytes. Each piece repeats the last `overlap` bytes of the previous one. Calls
     /// `visit` with the position and the bytes of each, until it returns `false`.
     fn for_each_piece(
         &self,
@@ -224,11 +224,11 @@ mod tests {
         let file = ElfFile::open(b"/proc/self/exe").unwrap();
         let constant = std::hint::black_box("this very text is in the program");
         assert!(file.has_constant(constant.as_bytes()));
-        let turned: Vec<u8> = constant.bytes().rev().collect();
-        assert!(!file.has_constant(&turned));
-        let found = file.functions_ending(b"function_for_the_test_of_elf_files");
+        let reversed: Vec<u8> = constant.bytes().rev().collect();
+        assert!(!file.has_constant(&reversed));
+        let functions = file.functions_ending(b"function_for_the_test_of_elf_files");
         // The compiler may append a suffix to the name of the function.
-        assert!(found.iter().all(|function| function.address != 0));
+        assert!(functions.iter().all(|function| function.address != 0));
         let main = file.functions_ending(b"main");
         let main = main
             .iter()

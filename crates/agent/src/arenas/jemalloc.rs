@@ -1,4 +1,4 @@
-//! A jemalloc inside a library that calls Heaptide for each of its blocks.
+//! A jemalloc inside a library, made to call Heaptide for each of its blocks.
 //!
 //! jemalloc's function `mallctl` can install such calls (`experimental.hooks.install`). The library's symbol table
 //! names that function even if it is not exported. The feature is experimental, so a trial comes first: it allocates
@@ -41,7 +41,7 @@ const TRIAL_BYTES: usize = 4099;
 /// The number of `mallocx` in releases before 5.3.1.
 const MALLOCX: c_int = 6;
 
-/// The calls during the trial: the number of the function, and how many calls there were.
+/// Results of the trial: the number of the function, and the number of calls.
 static TRIAL_NUMBER: AtomicI32 = AtomicI32::new(-1);
 static TRIAL_CALLS: AtomicUsize = AtomicUsize::new(0);
 
@@ -60,8 +60,8 @@ impl Functions {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
             let sibling = |name: &[u8]| {
                 let name = [prefix, name].concat();
-                let found = file.functions_ending(&name);
-                found.into_iter().find(|function| function.name == name)
+                let functions = file.functions_ending(&name);
+                functions.into_iter().find(|function| function.name == name)
             };
             if let (Some(mallocx), Some(sdallocx)) = (sibling(b"mallocx"), sibling(b"sdallocx")) {
                 return Some(Functions {
@@ -138,8 +138,8 @@ impl Jemalloc {
         unsafe { libc::dlclose(self.library as *mut c_void) };
     }
 
-    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls
-    /// were right.
+    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls were as
+    /// expected.
     fn try_out(&self) -> Option<usize> {
         TRIAL_NUMBER.store(-1, Ordering::Release);
         TRIAL_CALLS.store(0, Ordering::Release);
@@ -210,12 +210,12 @@ fn pin(path: &[u8], base: usize) -> Option<usize> {
     let mut map: *const usize = std::ptr::null();
     // SAFETY: `dlopen` returned the handle. The linker writes a pointer to its entry, which begins with the base address and
     // lives as long as the handle is open.
-    let is_it = unsafe {
+    let is_same = unsafe {
         libc::dlinfo(handle, libc::RTLD_DI_LINKMAP, (&raw mut map).cast()) == 0
             && !map.is_null()
             && *map == base
     };
-    if !is_it {
+    if !is_same {
         // SAFETY: the handle comes from `dlopen` and is closed once.
         unsafe { libc::dlclose(handle) };
         return None;
@@ -234,7 +234,7 @@ fn recording<const MODE: u8>(shift: usize) -> Calls {
 }
 
 /// # Safety
-/// The calls below come from jemalloc: a block's address, and three or more arguments of the call that allocated it.
+/// Only jemalloc calls this function, with a block's address and at least three arguments of the call that allocated it.
 unsafe extern "C" fn on_alloc<const MODE: u8>(
     shift: *mut c_void,
     number: c_int,
@@ -322,7 +322,7 @@ unsafe extern "C" fn trial_release(
 }
 
 /// # Safety
-/// There are no conditions: it does nothing.
+/// None: the function does nothing.
 unsafe extern "C" fn trial_resize(
     _: *mut c_void,
     _: c_int,

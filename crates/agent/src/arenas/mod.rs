@@ -1,17 +1,17 @@
-//! Libraries with a bundled allocator, such as jemalloc or mimalloc, linked into them.
+//! Libraries with a bundled allocator, such as jemalloc or mimalloc.
 //!
 //! Such a library calls its allocator directly, so hooks in import slots do not see its blocks. Only the memory that the
-//! allocator maps from the kernel is visible. So the library's own slots of `mmap` get a hook for this library, and its
-//! mappings are recorded below a frame *opaque arena of <library>*.
+//! allocator maps from the kernel is visible. So the library's own slots of `mmap` get a hook for this library. The stacks
+//! of its mappings end with a frame *opaque arena of <library>*.
 //!
 //! jemalloc can call Heaptide for every block (see [`jemalloc`]). Then its blocks are recorded and its mappings are not,
 //! because the same memory would be counted twice. The mappings of a library that is the program's `malloc` are not recorded
 //! for the same reason.
 //!
-//! A library that imports the functions allocators need has its file searched once for a bundled allocator. Calls to `malloc`
-//! do not become slower.
+//! If a library imports the functions that allocators need, its file is searched once for a bundled allocator. Calls to
+//! `malloc` do not become slower.
 //!
-//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `ARENAS`, never
+//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: bypassing the hooks. Locks: `ARENAS`, never
 //! while the linker or an allocator is called. During fork: `ARENAS` is held.
 
 mod elf_file;
@@ -36,7 +36,7 @@ pub const N_LIBRARIES: usize = 8;
 pub const N_HOOKS: usize = N_LIBRARIES + 1;
 /// Smaller mappings of such a library do not come from its allocator, but are for example stacks of signal handlers.
 const LEAST_BYTES: usize = 64 * 1024;
-/// The names of these allocators in their messages.
+/// Constants that identify an allocator: its name in its own messages.
 const SIGNS: [&str; 3] = ["mimalloc: ", "tcmalloc: ", "rpmalloc: "];
 const JEMALLOC_SIGN: &str = "<jemalloc>";
 
@@ -47,7 +47,7 @@ pub static ARENAS: ForkMutex<Arenas> = ForkMutex::new(Arenas {
     known: Vec::new(),
     hooked: Vec::new(),
 });
-/// A thread is inspecting libraries.
+/// Whether a thread is inspecting libraries.
 static INSPECTING: AtomicBool = AtomicBool::new(false);
 
 pub struct Arenas {
@@ -78,16 +78,16 @@ enum Contents {
     Jemalloc(jemalloc::Functions),
 }
 
-/// The way to record a mapping of a library.
+/// How to record a mapping of a library.
 pub enum Treatment {
     Plain,
-    /// Below this arena frame.
+    /// With this arena frame.
     Below(Frame),
     /// Not recorded.
     Not,
 }
 
-/// Returns the way to record a mapping of the library with this number.
+/// Returns how to record a mapping of the library with this number.
 pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     if number == python::PYTHON {
         return python::treatment(length, flags);
@@ -119,8 +119,8 @@ pub fn forget() {
     ARENAS.lock().hooks.clear();
 }
 
-/// Searches libraries for bundled allocators. Returns those whose slots of `mmap` must get their own hooks. `is_wanted` is
-/// `false` once the installation of hooks has ended, which may happen meanwhile; then no hook may stay.
+/// Searches libraries for bundled allocators. Returns those whose slots of `mmap` must get their own hooks. The
+/// installation of hooks may end during the search: `is_wanted` then returns `false`, and no hook may stay.
 pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> HashSet<usize> {
     let mut chosen = HashSet::new();
     if candidates.is_empty() || INSPECTING.swap(true, Ordering::AcqRel) {
@@ -166,9 +166,9 @@ fn contents_of(candidate: &Candidate) -> Contents {
             .map(|known| known.1)
     };
     known.unwrap_or_else(|| {
-        let found = read_file(candidate).unwrap_or(Contents::Nothing);
-        ARENAS.lock().known.push((candidate.clone(), found));
-        found
+        let contents = read_file(candidate).unwrap_or(Contents::Nothing);
+        ARENAS.lock().known.push((candidate.clone(), contents));
+        contents
     })
 }
 
@@ -253,7 +253,7 @@ pub fn remove() {
     }
 }
 
-/// Resets the mark in a forked child, where the thread that was inspecting libraries does not exist.
+/// Resets `INSPECTING` in a forked child, where the thread that was inspecting libraries does not exist.
 pub fn after_fork_in_child() {
     INSPECTING.store(false, Ordering::Release);
 }

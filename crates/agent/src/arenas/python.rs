@@ -1,14 +1,14 @@
 //! Arenas of Python's object allocator.
 //!
 //! Unless a session records objects, it sees a Python object only when the allocator maps a new arena for it. The line that
-//! happens to need the arena is not the line that fills it. So the mappings of arenas are recorded below a frame of their
-//! own, which reports recognize by its file.
+//! happens to need the arena is not the line that fills it. So the stack of an arena's mapping ends with a separate frame,
+//! which reports recognize by its file.
 //!
 //! Only the interpreter's own slots of `mmap` get this hook, so an arena is a private anonymous mapping of the allocator's
 //! size that the interpreter requests. The interpreter maps nothing else of that size: its data stacks are smaller, and
 //! Python's `mmap` module maps shared memory by default.
 //!
-//! Runs on: the thread that starts a session or traces jobs. Allocates: past the hooks. Locks: none.
+//! Runs on: the thread that starts a session or traces jobs. Allocates: bypassing the hooks. Locks: none.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -71,8 +71,8 @@ pub fn treatment(length: usize, flags: i32) -> Treatment {
 }
 
 fn is_arena(length: usize, flags: i32) -> bool {
-    let kind = flags & !libc::MAP_HUGETLB;
-    kind == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
+    let base_flags = flags & !libc::MAP_HUGETLB;
+    base_flags == libc::MAP_PRIVATE | libc::MAP_ANONYMOUS
         && matches!(length, ARENA_BYTES | HUGE_ARENA_BYTES)
 }
 

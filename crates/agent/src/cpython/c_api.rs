@@ -14,14 +14,14 @@ pub const MAX_FRAMES: usize = 64;
 
 /// One frame as the interpreter's functions describe it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct FrameInfo {
     pub code: usize,
     pub instr: u32,
 }
 
-/// The innermost frames of a thread; `whole` if there are no others.
+/// The innermost frames of a thread; `whole` is true if there are no others.
 pub struct Stack {
-    frames: [Seen; MAX_FRAMES],
+    frames: [FrameInfo; MAX_FRAMES],
     len: usize,
     pub whole: bool,
 }
@@ -29,14 +29,14 @@ pub struct Stack {
 impl Stack {
     pub fn empty() -> Self {
         Self {
-            frames: [Seen::default(); MAX_FRAMES],
+            frames: [FrameInfo::default(); MAX_FRAMES],
             len: 0,
             whole: true,
         }
     }
 
     /// Adds a frame. Returns `false`, and clears `whole`, if there is no room.
-    pub fn push(&mut self, frame: Seen) -> bool {
+    pub fn push(&mut self, frame: FrameInfo) -> bool {
         match self.frames.get_mut(self.len) {
             Some(slot) => {
                 *slot = frame;
@@ -50,7 +50,7 @@ impl Stack {
         }
     }
 
-    pub fn frames(&self) -> &[Seen] {
+    pub fn frames(&self) -> &[FrameInfo] {
         self.frames.get(..self.len).unwrap_or_default()
     }
 }
@@ -112,7 +112,7 @@ impl<'a> Python<'a> {
                     what: "a frame without code",
                 })?
                 .object as usize;
-            if !stack.push(Seen {
+            if !stack.push(FrameInfo {
                 code,
                 instr: u32::try_from(instr).unwrap_or(BEFORE_START),
             }) {
@@ -165,7 +165,7 @@ impl<'a> Python<'a> {
         // SAFETY: passed on from the caller.
         let value = unsafe { self.attribute(object, name) }?;
         let mut len = 0;
-        // SAFETY: the attribute is alive until the end of this function, and `len` is where the length goes.
+        // SAFETY: the attribute is alive until the end of this function, and `len` receives the length.
         let utf8 = unsafe { (self.symbols.unicode_utf8)(value.object, &mut len) };
         if utf8.is_null() {
             // A lone surrogate: Python has no UTF-8 form of it, and `text` reads a replacement.
@@ -235,7 +235,7 @@ mod tests {
         let mut stack = Stack::empty();
         assert_eq!(
             (0..1000)
-                .take_while(|&code| stack.push(Seen { code, instr: 0 }))
+                .take_while(|&code| stack.push(FrameInfo { code, instr: 0 }))
                 .count(),
             MAX_FRAMES
         );

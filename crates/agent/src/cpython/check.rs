@@ -1,11 +1,11 @@
-//! The self-check of a layout, which runs before the first hook reads by it.
+//! The self-check of a layout, which runs before hooks use the layout.
 //!
-//! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own
-//! functions: same code objects in the same order, same instructions, same names, first lines and line tables. All
-//! reads by offset go through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no
-//! Python error set and keeps no reference.
+//! It walks the calling thread's frames by offsets and compares them with the results of the interpreter's own functions.
+//! Code objects and their order, instructions, names, first lines and line tables must be equal. All reads by offset go
+//! through the kernel, so that a wrong offset causes an error, not a crash. The check leaves no Python error set and keeps
+//! no reference.
 
-use super::c_api::{MAX_FRAMES, Python, Seen, Stack};
+use super::c_api::{FrameInfo, MAX_FRAMES, Python, Stack};
 use super::code::{CodeBuffers, read_code_from};
 use super::frames::frames_from;
 use super::layout::{BEFORE_START, Layout};
@@ -93,7 +93,7 @@ fn stack_by_offsets(
     layout: &Layout,
     state: usize,
 ) -> Result<Stack, Unsupported> {
-    let mut chain = [(0, Seen::default()); 2 * MAX_FRAMES];
+    let mut chain = [(0, FrameInfo::default()); 2 * MAX_FRAMES];
     let (len, _) = chain_by_offsets(memory, layout, state, &mut chain)?;
     let mut stack = Stack::empty();
     for &(frame, seen) in chain.iter().take(len) {
@@ -110,12 +110,12 @@ fn chain_by_offsets(
     memory: &mut Probed,
     layout: &Layout,
     state: usize,
-    chain: &mut [(usize, Seen)],
+    chain: &mut [(usize, FrameInfo)],
 ) -> Result<(usize, bool), Unsupported> {
     let (mut len, mut whole) = (0, true);
     let mut visit = |frame, code, instr| match chain.get_mut(len) {
         Some(entry) => {
-            *entry = (frame, Seen { code, instr });
+            *entry = (frame, FrameInfo { code, instr });
             len += 1;
             ControlFlow::Continue(())
         }
@@ -136,7 +136,7 @@ fn confirm_shims(
     memory: &mut Probed,
     layout: &Layout,
     state: usize,
-    chain: &mut [(usize, Seen)],
+    chain: &mut [(usize, FrameInfo)],
 ) -> Result<(), Unsupported> {
     let Some(offset) = layout.frame_owner else {
         return Ok(());
@@ -163,7 +163,7 @@ fn is_hidden(
     memory: &mut Probed,
     layout: &Layout,
     frame: usize,
-    seen: Seen,
+    seen: FrameInfo,
 ) -> Result<bool, Unsupported> {
     let code_type = memory
         .word(seen.code.wrapping_add(layout.code.ob_type))
@@ -240,7 +240,7 @@ mod tests {
     fn stack(frames: &[(usize, u32)], whole: bool) -> Stack {
         let mut stack = Stack::empty();
         for &(code, instr) in frames {
-            assert!(stack.push(Seen { code, instr }));
+            assert!(stack.push(FrameInfo { code, instr }));
         }
         stack.whole = whole;
         stack

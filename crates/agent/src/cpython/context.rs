@@ -32,7 +32,7 @@ const ARRAY_NODES: usize = 16;
 const ARRAY_LEN: usize = 32;
 /// Seven levels of five bits each of a hash, and one for collisions.
 const MAX_DEPTH: u32 = 9;
-/// A node has a key and a value for each value of five bits. A longer collision node is invalid.
+/// A node has at most 32 keys and 32 values: one pair for each number of five bits. A longer collision node is invalid.
 const MAX_NODE_WORDS: usize = 64;
 
 /// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before the first call of [`learn`].
@@ -51,8 +51,8 @@ unsafe fn word(address: usize, offset: usize) -> usize {
     unsafe { (address.wrapping_add(offset) as *const usize).read() }
 }
 
-/// Compares the words of the calling thread's state with the context that it has entered. Returns the number of offsets
-/// that may be that of the context; 1 is a success.
+/// Compares the words of the calling thread's state with the context that it has entered. Returns the number of possible
+/// offsets of the context; 1 is a success.
 ///
 /// # Safety
 /// `thread_state` is the calling thread's own, and the GIL is held.
@@ -143,9 +143,9 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
                         return value;
                     }
                     if key == 0 {
-                        let found = find(value, variable, depth + 1);
-                        if found != 0 {
-                            return found;
+                        let nested = find(value, variable, depth + 1);
+                        if nested != 0 {
+                            return nested;
                         }
                     }
                 }
@@ -153,7 +153,7 @@ unsafe fn find(node: usize, variable: usize, depth: u32) -> usize {
             }
             Node::Nodes => (0..ARRAY_LEN)
                 .map(|i| find(word(node, ARRAY_NODES + 8 * i), variable, depth + 1))
-                .find(|&found| found != 0)
+                .find(|&nested| nested != 0)
                 .unwrap_or(0),
             Node::Unknown => 0,
         }

@@ -1,7 +1,7 @@
 //! Detects the layout of this process's interpreter.
 //!
-//! The version determines the source of the layout. The static type objects, whose first fields are the same in all
-//! versions, then confirm that this build has objects of these sizes. `check` compares frames.
+//! The version determines the source of the layout. The static type objects then confirm that this build has objects of
+//! these sizes; their first fields are the same in all versions. `check` compares frames.
 
 use super::debug_offsets::layout_from;
 use super::layout::Layout;

@@ -16,7 +16,7 @@ pub struct BrokenChain;
 /// Visits the Python frames of a thread without shim frames, until the chain ends or the visitor breaks.
 ///
 /// # Safety
-/// `tstate` must be a live thread state for which `layout` is right. Its thread must not run meanwhile: it is the
+/// `tstate` must be a live thread state for which `layout` is right. Its thread must not run during the call: it is the
 /// calling thread, or the caller holds the GIL.
 pub unsafe fn thread_frames(
     layout: &Layout,

@@ -1,9 +1,9 @@
 //! The layout, in each version, of the parts of objects that a heap walk names and measures. Tests compare it with the
 //! headers.
 //!
-//! A walk finds references through the interpreter's own `tp_traverse`. The data here only names references and
-//! measures objects. `heap_walk::proof` verifies the parts that refer to separate memory (frames, values stored in instances,
-//! the collector's lists) before the first walk. The walk does not read a part whose check fails.
+//! A walk finds references through the interpreter's own `tp_traverse`. The data here only names references and measures
+//! objects. Each walk first verifies the parts that refer to separate memory: frames and values stored in instances
+//! (`heap_walk::proof`), and the collector's lists (`heap_walk::roots`). It does not read a part whose check fails.
 
 /// The storage of an instance's attributes without a dict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +50,9 @@ pub struct HeapLayout {
     pub static_types_have_header: bool,
     /// Whether an `int` stores its length in a tag (3.12 and later).
     pub tagged_numbers: bool,
-    /// Digits that the size of a zero includes.
+    /// Number of digits that the size of an `int` of value 0 includes.
     pub least_digits: usize,
-    /// Bytes before the content of a bytearray that has any (3.15).
+    /// Bytes before the content of a bytearray that is not empty (3.15).
     pub byte_array_header: usize,
     /// Reference counts from this value on mark an immortal object (3.12 and later).
     pub immortal: Option<u32>,
@@ -71,7 +71,7 @@ pub enum FrameStack {
 pub enum DictKeys {
     /// 3.10: sizes are plain numbers, every entry has three words.
     Plain,
-    /// 3.11 and later: sizes are logarithms, entries under strings have two words.
+    /// 3.11 and later: sizes are logarithms, entries with string keys have two words.
     Compact,
 }
 

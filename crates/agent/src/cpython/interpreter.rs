@@ -104,7 +104,7 @@ pub(crate) unsafe fn innermost_frames(
     thread_state: usize,
     out: &mut [(usize, usize)],
 ) -> usize {
-    // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
+    // SAFETY: the caller promises about `thread_state` and `layout` what `innermost` requires.
     let mut frame = unsafe { innermost(layout, thread_state) };
     let mut n_frames = 0;
     while frame != 0 && n_frames < out.len() {

@@ -10,7 +10,7 @@ pub struct Layout {
     pub version: (u8, u8),
     /// The path from a thread state to its innermost frame.
     pub current_frame: CurrentFrame,
-    /// The way to recognise the frames of one C function call.
+    /// How to recognise the Python frames that one call of the evaluation function runs.
     pub evaluations: Evaluations,
     /// Pointer to the calling frame, in a frame.
     pub frame_previous: usize,
@@ -20,7 +20,7 @@ pub struct Layout {
     pub frame_code_mask: usize,
     /// The instruction, in a frame: a pointer, or an i32 where `instr_is_index` is true.
     ///
-    /// A hot walker may read eight bytes in both cases: the index is followed by other fields of the same frame.
+    /// A reader may load eight bytes in both cases: other fields of the same frame follow the index.
     pub frame_instr: usize,
     /// The byte that identifies the owner of a frame, in versions with shim frames.
     pub frame_owner: Option<usize>,

@@ -1,7 +1,7 @@
 //! All knowledge of the layout of CPython's structs.
 //!
-//! The wheel is built once for all interpreters, so layouts are data, not headers. Those of 3.10 to 3.12 come from tables
-//! printed from the headers, those of 3.13 and later from the debug offsets that the running interpreter publishes.
+//! The wheel is built once for all interpreters, so layouts are data, not headers. Layouts of 3.10 to 3.12 come from tables
+//! printed from the headers, layouts of 3.13 and later from the debug offsets that the running interpreter publishes.
 //! [`detect`] chooses, [`self_check`] verifies the choice with the interpreter's own API, and only then a hook may read
 //! frames. An unknown interpreter is refused.
 

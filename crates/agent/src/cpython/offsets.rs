@@ -124,11 +124,12 @@ pub mod plain_dict_keys {
 
 /// Values of attributes that instances store without a dict, from 3.11 on.
 pub mod inline_values {
-    /// Distance before the instance of the pointer to its dict, or of the tagged pointer of 3.12.
+    /// Bytes from the pointer to the dict, or from the tagged pointer of 3.12, to the instance.
     pub const DICT_BEFORE: usize = 24;
-    /// Distance before the instance of the pointer to its values (3.11).
+    /// Bytes from the pointer to the values to the instance (3.11).
     pub const VALUES_BEFORE: usize = 32;
-    /// Bytes of the header of values that follow the instance's fields: capacity, size, embedded, valid (3.13 and later).
+    /// Offsets in the header of values that follow the instance's fields, and its length (3.13 and later). The header
+    /// consists of the bytes capacity, size, embedded and valid.
     pub const CAPACITY: usize = 0;
     pub const VALID: usize = 3;
     pub const HEADER: usize = 8;

@@ -99,7 +99,7 @@ impl Frame {
     /// Returns the frame at an address; `None` for null.
     ///
     /// # Safety
-    /// The memory of a frame is at this address unless it is null, and stays as long as the value is used: the calling
+    /// The address is null or that of a frame's memory. The memory stays readable as long as the value is used: the calling
     /// thread holds the GIL, and no Python code runs.
     #[inline(always)]
     pub const unsafe fn at(address: usize) -> Option<Frame> {

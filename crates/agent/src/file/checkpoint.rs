@@ -1,12 +1,12 @@
 //! Bounded captures: the keeper replaces the events in the file by their sums whenever they take too much space.
 //!
-//! The keeper takes a sequence number for itself, the *cut*, and waits until no thread is in the middle of an event. Then all
-//! events with smaller numbers are in the file, and all later events have greater ones. The keeper reads the former back from
-//! the file, adds them to its tally, writes the tally as a checkpoint and removes the blocks that it replaces. The threads
-//! only take a new sequence number, and the file is complete at any instant.
+//! The keeper takes a sequence number for itself, the *cut*, and waits until no thread is in the middle of an event. Then
+//! all events with smaller numbers are in the file, and all later events have greater ones. The keeper reads the earlier
+//! events back from the file, adds them to its tally, writes the tally as a checkpoint and removes the blocks that it
+//! replaces. The file is complete at any instant, and threads only have to take a new sequence number.
 //!
-//! Runs on: the keeper; at the end the thread that stops. Allocates: past the hooks, in proportion to live blocks. Locks:
-//! the store's. During fork: a child does not inherit it.
+//! Runs on: the keeper; at the end the thread that stops. Allocates: bypassing the hooks, in proportion to live blocks.
+//! Locks: the store's. During fork: a child starts without sums.
 
 use heaptide_capture::Capture;
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};
@@ -27,8 +27,8 @@ pub struct Checkpoints {
     tally: Tally,
     cut: u64,
     generation: u32,
-    /// Bytes of the last checkpoint. Events may take as much before the next one, so checkpoints cost at most as much writing
-    /// as events.
+    /// Length of the last checkpoint. The next one waits until the events take as many bytes, so checkpoints at most double
+    /// the bytes written.
     last_len: u64,
 }
 

@@ -66,8 +66,8 @@ pub fn slide(
     Ok(position)
 }
 
-/// The first position from `position` on where `len` bytes fit between the obstacles without leaving a gap before the next
-/// obstacle that is too small for a padding head.
+/// Returns the first position from `position` on where `len` bytes fit between the obstacles. A gap before the next
+/// obstacle must have room for a padding head.
 fn next_position(mut position: u64, len: u64, obstacles: &[Obstacle]) -> u64 {
     for &(start, end) in obstacles {
         let end_of_block = position + len;

@@ -21,7 +21,7 @@ use crate::session::{self, Session};
 /// The number of wake-ups of the keeper. It sleeps on this word.
 static WAKE_UPS: AtomicU32 = AtomicU32::new(0);
 static STOPPING: AtomicBool = AtomicBool::new(false);
-/// The kernel's number of the thread.
+/// The kernel's ID of the keeper's thread.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 /// The file from which the running keeper reads the resident size.
 static RESIDENT: AtomicPtr<Resident> = AtomicPtr::new(null_mut());
@@ -70,14 +70,14 @@ pub fn start(
     checkpoints: Option<Box<Checkpoints>>,
 ) -> std::io::Result<Handle> {
     STOPPING.store(false, Ordering::Release);
-    // Opened here, before the program continues: for an instant the file has the lowest free number, and a program whose
-    // standard streams are closed must not see it there.
+    // Opened here, before the program continues: for an instant the descriptor has the lowest free number, and a program
+    // whose standard streams are closed must not see it.
     RESIDENT.store(Box::into_raw(Box::new(Resident::open())), Ordering::Release);
     let work = move || {
         THREAD.store(sys::thread_id() as i32, Ordering::Release);
-        let left = run(session, checkpoints);
+        let returned = run(session, checkpoints);
         close_files();
-        left.map_or(std::ptr::null_mut(), |checkpoints| {
+        returned.map_or(std::ptr::null_mut(), |checkpoints| {
             Box::into_raw(checkpoints).cast()
         })
     };
@@ -88,9 +88,9 @@ pub fn start(
 pub fn stop(handle: Handle) -> Option<Box<Checkpoints>> {
     STOPPING.store(true, Ordering::Release);
     wake();
-    let left = handle.join();
+    let returned = handle.join();
     // SAFETY: the work that `start` gave the thread returns null or a box of this type.
-    (!left.is_null()).then(|| unsafe { Box::from_raw(left.cast::<Checkpoints>()) })
+    (!returned.is_null()).then(|| unsafe { Box::from_raw(returned.cast::<Checkpoints>()) })
 }
 
 /// Whether the calling thread is the keeper.
@@ -101,7 +101,7 @@ pub fn is_this_thread() -> bool {
 /// Opens the keeper's files again, because the program has closed all descriptors. Only for threads of the program.
 pub fn open_files_again() {
     let resident = Box::into_raw(Box::new(Resident::open()));
-    // The old one is leaked: the keeper may be using it, and its descriptor is gone.
+    // The old value is leaked: the keeper may be using it, and its descriptor is already closed.
     if RESIDENT.swap(resident, Ordering::AcqRel).is_null() {
         // No keeper is running. The next one opens the files itself.
         close_files();
@@ -117,7 +117,7 @@ pub fn forget_after_fork() {
 fn close_files() {
     let resident = RESIDENT.swap(null_mut(), Ordering::AcqRel);
     // SAFETY: `start` and `open_files_again` leak a box into this variable, and the swap has taken it out. Only the keeper
-    // refers to what it points to, and no keeper is running, or this is its last step.
+    // uses the box, and either no keeper is running or this is its last step.
     drop((!resident.is_null()).then(|| unsafe { Box::from_raw(resident) }));
 }
 

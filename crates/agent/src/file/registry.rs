@@ -1,7 +1,7 @@
-//! The registry stream while it is written: entries in a slot, which survive a kill like the events.
+//! The registry stream while it is written. Its entries are in a slot, so they survive a kill like events.
 //!
-//! An entry is complete in the file before anything refers to it: the entry of a code object is written before the frame
-//! that names it is committed.
+//! An entry is complete in the file before anything refers to it: the entry of a code object is written before a frame that
+//! refers to it is committed.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ pub struct RegistryStream {
     slot: Option<Slot>,
     used: usize,
     n_chunks: u32,
-    /// Streams by the operating system's number of the thread, and the names of threads that have no stream yet.
+    /// By the operating system's thread ID: streams, and the names of threads that have no stream yet.
     streams: HashMap<u32, u32>,
     names: HashMap<u32, String>,
 }
@@ -36,7 +36,7 @@ impl RegistryStream {
             store.write_block(head, &bytes[..len]);
             return;
         }
-        // The first slot is a small one, so it may take two steps until the entry fits.
+        // The first slots are small, so the entry may fit only into a later one.
         while self
             .slot
             .is_none_or(|slot| self.used + needed > slot.payload_len())
@@ -97,7 +97,7 @@ impl RegistryStream {
 
     pub fn hand_over(&mut self, store: &Store) {
         if let Some(slot) = self.slot.take() {
-            store.leave(Filled {
+            store.enqueue(Filled {
                 slot,
                 n_events: 0,
                 last_sequence: 0,

@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use heaptide_capture::area::{ChunkHead, SlotHead};
 
 /// Slots have two sizes. A thread begins with small ones, because most threads never fill them and a process that is killed
-/// leaves them in its file. It continues with large ones, because every chunk repeats the tables and the stack of the one
-/// before.
+/// leaves them in its file. It continues with large ones, because every chunk starts with empty tables and repeats the
+/// whole stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
     Small,
     Large,
 }
 
-/// The first chunks of a stream, which are small.
+/// The number of small chunks at the beginning of a stream.
 const N_SMALL_CHUNKS: u32 = 4;
 
 impl Size {

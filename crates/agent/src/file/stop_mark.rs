@@ -1,4 +1,4 @@
-//! Writes the mark of a recording that failed into memory shared with the file, which needs no disk space and no lock.
+//! Writes the stop mark of a failed recording into memory shared with the file. This needs no disk space and no lock.
 //!
 //! Runs on: the thread that finds the failure, also in a signal handler. Allocates: never. Locks: never.
 

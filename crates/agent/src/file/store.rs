@@ -8,12 +8,12 @@
 //! If the keeper lags and the pool is empty, the thread packs one slot itself: slower, but no thread waits and no event is
 //! lost. When the recording stops normally, blocks move into the space of the slots, and the file becomes shorter.
 //!
-//! Only the slots are mapped. The disk space of a slot is reserved before the slot is used for the first time: a full disk
-//! is an error from `fallocate` or `pwrite`, never a signal, and a process that is killed early leaves a small file, because
-//! slots that were never used are holes. If another process truncates the file, [`bus_error`] replaces the mapping. From
-//! then on nothing is written, because the file would consist of holes only.
+//! Only the slots are mapped. The disk space of a slot is reserved before its first use, so a full disk is an error from
+//! `fallocate` or `pwrite`, never a signal. Unused slots are holes, so a process that is killed early leaves a small file.
+//! If another process truncates the file, [`bus_error`] replaces the mapping. From then on nothing is written, because the
+//! file would contain only holes.
 //!
-//! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, past the hooks. Locks: `packer`,
+//! Runs on: any thread (taking slots), keeper (packing). Allocates: from the program's heap, bypassing the hooks. Locks: `packer`,
 //! `tail` and `pool`, in this order. During fork/exit: a child forgets the whole store.
 
 mod shrink;
@@ -58,9 +58,9 @@ pub struct Store {
     pool: Mutex<Pool>,
     tail: Mutex<Tail>,
     packer: Mutex<Packer>,
-    /// Slots that wait for the keeper.
+    /// Number of slots that wait for the keeper.
     pub n_waiting: AtomicUsize,
-    /// The file cannot be written any more.
+    /// Whether writing to the file has failed.
     failed: AtomicBool,
     page_len: u64,
     /// Offset of the first area, after the header.
@@ -185,7 +185,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether the keeper must wait for a thread of the program, which can open the file again.
+    /// Whether the descriptor is closed and this is the keeper: only a thread of the program may open the file again.
     fn is_closed_for_keeper(&self) -> bool {
         keeper::is_this_thread() && self.file.fd().is_err()
     }
@@ -248,15 +248,15 @@ impl Store {
         }
     }
 
-    /// Hands a slot to the keeper.
-    pub fn leave(&self, filled: Filled) {
+    /// Queues a filled slot for the keeper.
+    pub fn enqueue(&self, filled: Filled) {
         lock(&self.pool).waiting.push_back(filled);
         if self.n_waiting.fetch_add(1, Ordering::Relaxed) + 1 == WAKE_AT {
             keeper::wake();
         }
     }
 
-    /// Returns a slot whose content is not needed any more to the pool.
+    /// Returns a slot to the pool. Its content is no longer needed.
     fn put_back(&self, slot: Slot) {
         slot.set_in_use(false);
         lock(&self.pool).free(slot.size).push(slot);

@@ -12,16 +12,16 @@ use super::walk::{WalkResult, Weak};
 
 pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
     let mut columns = walked.columns;
-    let n_objects = columns.found.len();
+    let n_objects = columns.handles.len();
     let numbering = Renumbering::new(walked.visited);
-    // By number in the order of addresses: the position in the order in which the walk found the object.
-    let mut found = vec![0_u32; n_objects];
-    for (at, handle) in columns.found.iter().enumerate() {
-        if let Some(number) = found.get_mut(numbering.number(*handle) as usize) {
+    // By the number of an object in the order of addresses: its position in the order of the walk.
+    let mut walk_positions = vec![0_u32; n_objects];
+    for (at, handle) in columns.handles.iter().enumerate() {
+        if let Some(number) = walk_positions.get_mut(numbering.number(*handle) as usize) {
             *number = at as u32;
         }
     }
-    columns.found = Column::new();
+    columns.handles = Column::new();
 
     let values_bytes: Vec<u64> = walked
         .types
@@ -35,7 +35,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
         extras: Vec::with_capacity(n_objects),
         flags: Vec::with_capacity(n_objects),
     };
-    for at in &found {
+    for at in &walk_positions {
         let at = *at as usize;
         let (type_number, flags) = (columns.types[at], columns.flags[at]);
         objects.types.push(type_number);
@@ -49,7 +49,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
     }
     let edges = ordered_edges(
         &columns,
-        &found,
+        &walk_positions,
         &numbering,
         &weak_edges(&walked.weak, &numbering),
     );
@@ -95,19 +95,19 @@ fn weak_edges(weak: &Column<Weak>, numbering: &Renumbering) -> Vec<(u32, u32)> {
 
 fn ordered_edges(
     columns: &Columns,
-    found: &[u32],
+    walk_positions: &[u32],
     numbering: &Renumbering,
     weak: &[(u32, u32)],
 ) -> Edges {
     let n_edges = columns.targets.len() + weak.len();
     let mut edges = Edges {
-        starts: Vec::with_capacity(found.len() + 1),
+        starts: Vec::with_capacity(walk_positions.len() + 1),
         targets: Vec::with_capacity(n_edges),
         labels: Vec::with_capacity(n_edges),
     };
     edges.starts.push(0);
     let mut weak = weak.iter().peekable();
-    for (number, at) in found.iter().enumerate() {
+    for (number, at) in walk_positions.iter().enumerate() {
         let references = columns.references(*at as usize);
         for target in &columns.targets[references.clone()] {
             edges.targets.push(numbering.number(*target));

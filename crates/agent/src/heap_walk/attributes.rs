@@ -61,9 +61,9 @@ pub fn cached_keys(reader: &Reader, type_: Type) -> Option<usize> {
 }
 
 /// Returns the bytes of the values of `capacity` attributes: a word each, a byte each for their order, and a header.
-pub fn values_bytes(kept: InlineValues, capacity: u64) -> u64 {
+pub fn values_bytes(storage: InlineValues, capacity: u64) -> u64 {
     capacity * 8
-        + match kept {
+        + match storage {
             InlineValues::None => 0,
             InlineValues::TwoPointers | InlineValues::TaggedPointer => {
                 (capacity + 2).next_multiple_of(8)

@@ -10,7 +10,7 @@ use crate::host::sys;
 /// Bytes of the first mapping.
 const FIRST: usize = 1 << 16;
 
-/// Bytes from which on large pages pay off.
+/// Mappings of at least this many bytes use large pages.
 const LARGE: usize = 8 << 20;
 
 /// Types for which zeroed bytes are a valid value.
@@ -60,7 +60,7 @@ impl<T: Copy> Column<T> {
         if self.len == self.capacity && self.grow_to(self.len + 1).is_none() {
             return false;
         }
-        // SAFETY: as in `push`; a value written after the last entry does not become one.
+        // SAFETY: as in `push`; a value written after the last entry is ignored.
         unsafe { self.memory.add(self.len).write(value) };
         self.len += usize::from(condition);
         true

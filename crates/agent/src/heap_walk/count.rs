@@ -47,7 +47,7 @@ pub struct Sums {
     /// In the order of the walk's types.
     pub of_types: Vec<Sum>,
     /// Objects that were found; the first `n_sorted` were put into batches.
-    found: Column<Object>,
+    objects: Column<Object>,
     n_sorted: usize,
     batches: Column<Batch>,
 }
@@ -56,26 +56,26 @@ impl Sums {
     pub fn new() -> Option<Sums> {
         Some(Sums {
             of_types: Vec::new(),
-            found: Column::new(),
+            objects: Column::new(),
             n_sorted: 0,
             batches: Column::zeroed(BATCHES)?,
         })
     }
 
     pub fn bytes(&self) -> usize {
-        self.found.bytes() + self.batches.bytes()
+        self.objects.bytes() + self.batches.bytes()
     }
 
     /// Takes the next objects to sort, but leaves the last `n_left`.
     #[inline(always)]
     fn next(&mut self, n_left: usize) -> Option<([Object; BATCH], usize)> {
-        let waiting = self.found.get(self.n_sorted..)?;
+        let waiting = self.objects.get(self.n_sorted..)?;
         let n_now = waiting.len().checked_sub(n_left)?.min(BATCH);
         let mut now = [*waiting.first()?; BATCH];
         now[..n_now].copy_from_slice(&waiting[..n_now]);
         self.n_sorted += n_now;
-        if self.n_sorted >= REMOVE_FROM && self.n_sorted * 2 >= self.found.len() {
-            self.found.remove_first(self.n_sorted);
+        if self.n_sorted >= REMOVE_FROM && self.n_sorted * 2 >= self.objects.len() {
+            self.objects.remove_first(self.n_sorted);
             self.n_sorted = 0;
         }
         (n_now > 0).then_some((now, n_now))
@@ -97,7 +97,7 @@ impl Output for Sums {
     #[inline(always)]
     fn meet(&mut self, _: Handle, object: Object, new: bool) -> bool {
         fetch_object(object);
-        self.found.push_if(object, new)
+        self.objects.push_if(object, new)
     }
 
     #[inline(always)]
@@ -132,7 +132,7 @@ impl Output for Sums {
             Ok((_, false)) | Err(Refused::NoObject) => {}
             Err(Refused::Full) => walk.failed = true,
         }
-        walk.output.found.len() - walk.output.n_sorted < BATCH + FETCH_OBJECT
+        walk.output.objects.len() - walk.output.n_sorted < BATCH + FETCH_OBJECT
             || walk.sort_until(FETCH_OBJECT).is_ok()
     }
 }
@@ -208,7 +208,7 @@ impl Walk<'_, Sums> {
     unsafe fn scan_objects(&mut self, type_number: u32, objects: &[Object]) {
         let reader = self.reader;
         let entry = &self.types[type_number as usize];
-        let (scan, special, own) = (entry.scan, entry.special, entry.own);
+        let (scan, special, is_static) = (entry.scan, entry.special, entry.is_static);
         let (flags, is_gc) = (entry.flags, entry.is_gc);
         for object in objects {
             // SAFETY: `scan` and `flags` are those of the object's type.
@@ -217,7 +217,7 @@ impl Walk<'_, Sums> {
         // SAFETY: `entry` describes the type of the objects.
         let mut bytes = unsafe { bytes_of_all(reader, entry, objects) };
         // SAFETY: `scan` is that of the objects' type, so they are lists, dicts and so on. An object that is not tracked
-        // may be incomplete, unless its type is the interpreter's own; only complete ones are traversed.
+        // may be incomplete, unless its type is static; only complete objects are traversed.
         unsafe {
             match scan {
                 Scan::Leaf => {}
@@ -253,7 +253,7 @@ impl Walk<'_, Sums> {
                 Scan::Traverse => {
                     for object in objects {
                         let collected = reader.is_collected(*object, flags, is_gc);
-                        if collected && (own || reader.is_tracked(*object)) {
+                        if collected && (is_static || reader.is_tracked(*object)) {
                             bytes += self.traverse_object(type_number, *object);
                         }
                     }

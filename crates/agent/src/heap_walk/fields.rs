@@ -63,7 +63,7 @@ pub fn fields_of(
 
 /// Appends the members of one type that are references.
 fn members_of(reader: &Reader, names: &mut NameTable, type_: Type, fields: &mut Vec<Field>) {
-    let kind = if reader.is_heap_type(type_) {
+    let edge_type = if reader.is_heap_type(type_) {
         EdgeType::Slot
     } else {
         EdgeType::Internal
@@ -94,7 +94,7 @@ fn members_of(reader: &Reader, names: &mut NameTable, type_: Type, fields: &mut 
         {
             // SAFETY: the name of a member is a C string.
             unsafe { reader.c_text(name_at, &mut name) };
-            let label = Label::new(kind, names.of_text(&name));
+            let label = Label::new(edge_type, names.of_text(&name));
             fields.push(Field { offset, label });
         }
     }

@@ -91,8 +91,8 @@ pub enum FileError {
     Write(PathBuf, io::Error),
     Walk(WalkError),
     Fork(io::Error),
-    /// The message of the forked copy.
-    InCopy(String),
+    /// The message of the forked child.
+    InChild(String),
 }
 
 impl fmt::Display for FileError {
@@ -114,7 +114,7 @@ impl fmt::Display for FileError {
                 out,
                 "cannot fork the process ({error}): take the snapshot without a fork"
             ),
-            FileError::InCopy(message) => out.write_str(message),
+            FileError::InChild(message) => out.write_str(message),
         }
     }
 }
@@ -126,16 +126,18 @@ pub fn create(path: &Path, overwrite: bool) -> Result<NewFile, FileError> {
     } else {
         Existing::Refuse
     };
-    NewFile::create(path, existing).map_err(|error| named(path, error))
+    NewFile::create(path, existing).map_err(|error| creation_error(path, error))
 }
 
 /// Gives the complete snapshot its name.
 pub fn publish(file: NewFile, path: &Path) -> Result<(), FileError> {
     let published = file.publish();
-    published.map(drop).map_err(|error| named(path, error))
+    published
+        .map(drop)
+        .map_err(|error| creation_error(path, error))
 }
 
-fn named(path: &Path, error: io::Error) -> FileError {
+fn creation_error(path: &Path, error: io::Error) -> FileError {
     match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists(path.to_owned(), error),
         _ => FileError::Create(path.to_owned(), error),
@@ -147,23 +149,24 @@ pub fn write(snapshot: &HeapSnapshot, file: &File, path: &Path) -> Result<Summar
     Ok(Summary::of(snapshot))
 }
 
-/// A forked copy that walks its heap and writes the snapshot.
-pub struct Copy {
+/// A forked child that walks its copy of the heap and writes the snapshot.
+pub struct ForkedChild {
     pid: libc::pid_t,
     answer: File,
     paused_ns: u64,
 }
 
-/// Forks. The copy walks its heap, writes the file and exits. This process is paused only for the time of the fork.
+/// Forks. The child walks its copy of the heap, writes the file and exits. This process is paused only for the time of the
+/// fork.
 ///
 /// # Safety
 /// As for [`walk`].
-pub unsafe fn walk_in_copy(
+pub unsafe fn walk_in_child(
     options: &SnapshotOptions,
     proof: Proof,
     recording: Option<RecordingPosition>,
     file: &File,
-) -> Result<Copy, FileError> {
+) -> Result<ForkedChild, FileError> {
     let mut ends = [-1; 2];
     // SAFETY: `ends` has room for the two descriptors the call writes.
     if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
@@ -174,22 +177,22 @@ pub unsafe fn walk_in_copy(
         unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
     let parent = std::process::id();
     let begun = Instant::now();
-    // SAFETY: libc's fork leaves its allocator usable in the copy. The copy runs only the walk, which needs the GIL that
-    // this thread holds, the writing of a file, and `_exit`: no Python code, and nothing that takes a lock which another
-    // thread may hold.
+    // SAFETY: libc's fork leaves its allocator usable in the child. The child runs only the walk, for which this thread
+    // holds the GIL, the writing of a file, and `_exit`. It runs no Python code and takes no lock that another thread may
+    // hold.
     let pid = unsafe { libc::fork() };
     let paused_ns = begun.elapsed().as_nanos() as u64;
     if pid < 0 {
         return Err(FileError::Fork(io::Error::last_os_error()));
     }
     if pid > 0 {
-        return Ok(Copy {
+        return Ok(ForkedChild {
             pid,
             answer: File::from(reader),
             paused_ns,
         });
     }
-    // SAFETY: passed on from the caller; the copy has the same interpreter in the same state.
+    // SAFETY: passed on from the caller; the child has the same interpreter in the same state.
     let answer = match unsafe { walk(options, proof) } {
         Ok(mut walked) => {
             walked.forked_from(parent, paused_ns);
@@ -213,12 +216,12 @@ pub unsafe fn walk_in_copy(
     }
     let mut writer = File::from(writer);
     let written = writer.write_all(&bytes);
-    // SAFETY: ends the copy at once. The program's exit handlers must not run in it.
+    // SAFETY: ends the child at once. The program's exit handlers must not run in it.
     unsafe { libc::_exit(i32::from(written.is_err())) }
 }
 
-impl Copy {
-    /// Waits for the copy. Needs no GIL.
+impl ForkedChild {
+    /// Waits for the child. Needs no GIL.
     pub fn finish(mut self) -> Result<Summary, FileError> {
         let mut bytes = Vec::new();
         let read = self.answer.read_to_end(&mut bytes);
@@ -241,10 +244,10 @@ impl Copy {
                 summary.paused_ns = self.paused_ns;
                 Ok(summary)
             }
-            (Ok(_), Some((0, message))) => Err(FileError::InCopy(
+            (Ok(_), Some((0, message))) => Err(FileError::InChild(
                 String::from_utf8_lossy(message).into_owned(),
             )),
-            _ => Err(FileError::InCopy(
+            _ => Err(FileError::InChild(
                 "the forked process ended before it wrote the snapshot: take it without a fork"
                     .to_owned(),
             )),

@@ -1,5 +1,5 @@
-//! Local variables of frames: those of running frames as roots, and those of generators and frame objects as labels of
-//! the references that these report. The walk reads the interpreter's frames and creates no frame object.
+//! Local variables of frames. Those of running frames are roots. Those of generators and frame objects label the references
+//! that these objects report. The walk reads the interpreter's frames and creates no frame object.
 
 use std::ops::ControlFlow;
 
@@ -170,7 +170,7 @@ impl<O: Output> Walk<'_, O> {
         let threads: Vec<usize> = reader.threads().collect();
         let n_threads = threads.len();
         for (position, state) in threads.into_iter().enumerate() {
-            // The oldest thread is the first.
+            // Threads are numbered from the oldest, which is the last.
             let thread = n_threads - position;
             let mut visit = |frame: usize, code: usize, _: u32| {
                 // SAFETY: a running frame stays until its function returns, which needs the GIL, and keeps its code.

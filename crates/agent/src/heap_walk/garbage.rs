@@ -1,8 +1,8 @@
 //! Marks the tracked objects that are alive; the others are garbage.
 //!
-//! Objects reachable from `sys.modules` or from a running frame are alive. Of the remaining objects, those that something
-//! other than a remaining object refers to are alive, with everything reachable from them. This is the collector's own
-//! rule. It takes less time than a collection, because most objects are found alive in one pass instead of two.
+//! Objects reachable from `sys.modules` or from a running frame are alive. A remaining object is also alive if anything
+//! other than a remaining object refers to it, and so is everything reachable from it. This is the collector's own rule. It
+//! takes less time than a collection, because most objects are found alive in one pass instead of two.
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
@@ -63,8 +63,7 @@ impl<'r> Marker<'r> {
         })
     }
 
-    /// Marks an object, unless the collector does not track it: such objects lead to nothing tracked, except the
-    /// interpreter's own types.
+    /// Marks an object if the collector tracks it, or if it is a static type. Other objects lead to no tracked object.
     #[inline(always)]
     fn mark(&mut self, object: Object) {
         let reader = self.reader;
@@ -203,7 +202,7 @@ impl<'r> Marker<'r> {
         }
     }
 
-    /// Marks what a static type refers to: it has no collector's header, so the collector does not traverse it.
+    /// Marks the references of a static type, which the collector does not traverse because it has no collector's header.
     fn mark_static_type(&mut self, type_: Type) {
         let reader = self.reader;
         let fields = [TypeField::Base, TypeField::Bases, TypeField::Mro];

@@ -97,8 +97,8 @@ mod tests {
         for round in 0..2 {
             for number in 0..100_000_u64 {
                 let address = 0x7f00_0000_0000 + (number * 48) % (1 << 20) * 4096 + number * 16;
-                let (found, new) = index.find_or_add(&addresses, address).unwrap();
-                assert_eq!((u64::from(found), new), (number, round == 0));
+                let (stored, new) = index.find_or_add(&addresses, address).unwrap();
+                assert_eq!((u64::from(stored), new), (number, round == 0));
                 if new {
                     addresses.push(address);
                 }

@@ -82,8 +82,8 @@ fn search(reader: &Reader, state: usize, name: Object) -> Option<usize> {
     None
 }
 
-/// Returns whether at an address is a live dict of strings that are their own values, this name among them; `None` if it
-/// cannot be read.
+/// Returns whether an address is that of a live dict of strings that are their own values and include this name; `None` if
+/// it cannot be read.
 fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: Object) -> Option<bool> {
     if memory.word(at.checked_add(object::TYPE)?)? != reader.known.dict.address() {
         return Some(false);
@@ -100,13 +100,13 @@ fn is_table(memory: &mut Probed, reader: &Reader, at: usize, name: Object) -> Op
     }
     let entries = keys.checked_add(dict_keys::INDICES + (1 << index_log))?;
     let (mut has_name, mut n_checked) = (false, 0);
-    let mut some = [0; PAGE];
+    let mut piece = [0; PAGE];
     for begin in (0..n_entries * 16).step_by(PAGE) {
-        let some = some.get_mut(..PAGE.min(n_entries * 16 - begin))?;
-        if !memory.copy(entries.checked_add(begin)?, some) {
+        let piece = piece.get_mut(..PAGE.min(n_entries * 16 - begin))?;
+        if !memory.copy(entries.checked_add(begin)?, piece) {
             return None;
         }
-        for entry in some.chunks_exact(16) {
+        for entry in piece.chunks_exact(16) {
             let (key, value) = entry.split_at(8);
             if key != value {
                 return Some(false);
@@ -152,8 +152,8 @@ pub fn reserve<O: Output>(walk: &mut Walk<'_, O>, table: Table) -> Result<(), Fu
     }
 }
 
-/// Adds the reserved table with references to these strings and to no others, so that it does not appear to hold strings
-/// that have another holder.
+/// Adds the reserved table with references to these strings and to no others, so that it does not appear to keep strings
+/// that other objects also refer to.
 pub fn add<O: Output>(
     walk: &mut Walk<'_, O>,
     table: Table,

@@ -76,7 +76,7 @@ pub struct SnapshotOptions {
     pub command: Vec<String>,
     pub executable: String,
     pub host: String,
-    /// Read before a fork: the copy that walks is another process.
+    /// Read before a fork, because the child that walks is another process.
     pub facts: Facts,
 }
 
@@ -91,7 +91,7 @@ impl fmt::Display for WalkError {
         match self {
             WalkError::Interpreter(unsupported) => unsupported.fmt(out),
             WalkError::NoMemory => out.write_str(
-                "cannot walk the heap: the process may not allocate the memory it needs; raise its limit",
+                "cannot walk the heap: the process has reached its memory limit; raise the limit",
             ),
         }
     }
@@ -189,7 +189,7 @@ impl Reading {
 
     fn roots(&self) -> Roots {
         Roots {
-            found: Vec::new(),
+            entries: Vec::new(),
             read_locals: self.locals,
             interned: self.interned,
         }
@@ -199,8 +199,8 @@ impl Reading {
 /// The note of a walk for which the collector did not report its objects.
 const NOT_ALL: &str = "objects that no root leads to could not be found";
 
-/// Finds all objects: from the roots, then those that only the collector knows, then those that only weak references
-/// lead to. Returns the number of objects that the roots led to.
+/// Finds all objects: first from the roots, then objects that only the collector knows, then objects that only weak
+/// references lead to. Returns the number of objects that the roots led to.
 fn find_all(
     walk: &mut Walk<'_, Columns>,
     roots: &mut Roots,
@@ -209,7 +209,7 @@ fn find_all(
     roots.reserve(walk)?;
     roots.begin(walk);
     Output::run(walk)?;
-    let n_reached = walk.output.found.len();
+    let n_reached = walk.output.handles.len();
     if !roots.add_collected(walk)? {
         notes.push(NOT_ALL.to_owned());
     }
@@ -270,7 +270,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
     };
     Ok(Walked {
         result: walk.into_result(),
-        roots: roots.found,
+        roots: roots.entries,
         header,
         redact: options.redact.clone(),
     })
@@ -303,7 +303,7 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
 unsafe impl Send for Walked {}
 
 impl Walked {
-    /// Notes that a forked copy of this process did the walk, and how long the process was paused.
+    /// Notes that a forked child of process `pid` did the walk, and how long that process was paused.
     pub(crate) fn forked_from(&mut self, pid: u32, paused_ns: u64) {
         self.header.pid = pid;
         self.header.forked = true;

@@ -11,7 +11,7 @@ use crate::cpython::references::Object;
 
 /// Longer names are cut.
 const MAX_NAME: usize = 100;
-/// The end of a name that was cut.
+/// Marks a name that was cut.
 const CUT: &str = "…";
 
 pub struct NameTable {

@@ -53,7 +53,7 @@ pub trait Output: Sized {
 
 /// Columns for a snapshot, in the order in which objects were found.
 pub struct Columns {
-    pub found: Column<Handle>,
+    pub handles: Column<Handle>,
     pub(super) n_scanned: usize,
     pub types: Column<u32>,
     sizes: Column<u32>,
@@ -70,7 +70,7 @@ pub struct Columns {
 impl Columns {
     pub fn new() -> Columns {
         Columns {
-            found: Column::new(),
+            handles: Column::new(),
             n_scanned: 0,
             types: Column::new(),
             sizes: Column::new(),
@@ -83,30 +83,30 @@ impl Columns {
         }
     }
 
-    pub fn size(&self, found: usize) -> u64 {
-        match self.sizes.get(found) {
+    pub fn size(&self, position: usize) -> u64 {
+        match self.sizes.get(position) {
             None => 0,
-            Some(&LARGE) => self.large_sizes.get(&found).copied().unwrap_or(0),
+            Some(&LARGE) => self.large_sizes.get(&position).copied().unwrap_or(0),
             Some(size) => u64::from(*size),
         }
     }
 
     /// Returns `extra` of an object whose type has this usual value.
-    pub fn extra(&self, found: usize, usual: u64) -> u64 {
-        self.unusual_extras.get(&found).copied().unwrap_or(usual)
+    pub fn extra(&self, position: usize, usual: u64) -> u64 {
+        self.unusual_extras.get(&position).copied().unwrap_or(usual)
     }
 
     /// Returns the positions of an object's references.
     #[inline(always)]
-    pub fn references(&self, found: usize) -> std::ops::Range<usize> {
-        let start = self.starts.get(found).map_or(0, |start| *start as usize);
-        let next = self.starts.get(found + 1);
+    pub fn references(&self, position: usize) -> std::ops::Range<usize> {
+        let start = self.starts.get(position).map_or(0, |start| *start as usize);
+        let next = self.starts.get(position + 1);
         start..next.map_or(self.targets.len(), |end| *end as usize)
     }
 
     /// Returns the bytes of the columns that have an entry for each object.
     pub fn bytes(&self) -> usize {
-        self.found.bytes()
+        self.handles.bytes()
             + self.types.bytes()
             + self.sizes.bytes()
             + self.flags.bytes()
@@ -115,7 +115,7 @@ impl Columns {
 
     #[inline(always)]
     fn append(&mut self, handle: Handle) -> bool {
-        self.found.len() < MAX_OBJECTS && self.found.push(handle)
+        self.handles.len() < MAX_OBJECTS && self.handles.push(handle)
     }
 
     /// Notes that the scan of an object begins; `false` if there is no memory left.

@@ -16,14 +16,14 @@ impl Walk<'_, Columns> {
     /// Returns the number of objects that were found and not scanned yet.
     #[inline(always)]
     pub fn n_left(&self) -> usize {
-        self.output.found.len() - self.output.n_scanned
+        self.output.handles.len() - self.output.n_scanned
     }
 
     /// Scans all found objects but the last `n_left`.
     pub fn run_in_order(&mut self, n_left: usize) -> Result<(), Full> {
         while self.n_left() > n_left {
             let next = self.output.n_scanned;
-            let Some(handle) = self.output.found.get(next).copied() else {
+            let Some(handle) = self.output.handles.get(next).copied() else {
                 break;
             };
             self.fetch_ahead();
@@ -39,7 +39,7 @@ impl Walk<'_, Columns> {
 
     #[inline(always)]
     fn fetch_ahead(&self) {
-        let ahead = |by| self.output.found.get(self.output.n_scanned + by);
+        let ahead = |by| self.output.handles.get(self.output.n_scanned + by);
         if let Some(handle) = ahead(FETCH_OBJECT) {
             fetch_object(self.object_of(*handle));
         }

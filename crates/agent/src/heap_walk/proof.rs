@@ -1,4 +1,4 @@
-//! Proves by objects with known contents that the walk reads frames and instances correctly.
+//! Verifies with objects of known contents that the walk reads frames and instances correctly.
 
 use std::ops::ControlFlow;
 

@@ -77,7 +77,7 @@ impl Reader {
         type_.field(field)
     }
 
-    /// Returns a reference to another type, or to another object, in a field of a type.
+    /// Returns the object that a field of a type refers to.
     ///
     /// # Safety
     /// The field is null or a reference that the type owns.
@@ -235,7 +235,7 @@ impl Reader {
     /// Returns a reference in a field of an object.
     ///
     /// # Safety
-    /// The struct of the object has at this offset null or a reference that it owns.
+    /// At this offset, the struct of the object has null or a reference that it owns.
     #[inline(always)]
     pub unsafe fn reference(&self, object: Object, offset: usize) -> Option<Object> {
         // SAFETY: the object is alive, and keeps alive what it owns.
@@ -245,7 +245,7 @@ impl Reader {
     /// Returns the length of an object.
     ///
     /// # Safety
-    /// The object has one: its struct starts with `PyVarObject`, or with a word of the same use.
+    /// The object has one: its struct starts with `PyVarObject`, or has a word of the same meaning there.
     #[inline(always)]
     pub unsafe fn size(&self, object: Object) -> usize {
         // SAFETY: passed on from the caller.
@@ -351,7 +351,7 @@ impl Reader {
     ///
     /// # Safety
     /// `function` is the `tp_traverse` of the object's type and not null. The object is complete: it is tracked, or its
-    /// type is the interpreter's own. `visit` may be called with `with`.
+    /// type is static. `visit` accepts `with` as its second argument.
     #[inline(always)]
     pub unsafe fn traverse(
         &self,
@@ -397,7 +397,7 @@ impl Reader {
     /// Calls `visit` for each object of the collector; `false` if the collector cannot do this (before 3.12).
     ///
     /// # Safety
-    /// `visit` may be called with `with`, and neither creates nor frees objects.
+    /// `visit` accepts `with` as its second argument, and neither creates nor frees objects.
     pub unsafe fn visit_collected(&self, visit: Visit, with: *mut c_void) -> bool {
         match self.known.visit_objects {
             // SAFETY: the GIL is held, and the caller vouches for the visitor.

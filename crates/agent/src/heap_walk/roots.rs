@@ -21,7 +21,7 @@ const MAX_LIST: usize = 1 << 31;
 
 #[derive(Default)]
 pub struct Roots {
-    pub found: Vec<Root>,
+    pub entries: Vec<Root>,
     /// Whether local variables of frames can be read; proved before the walk.
     pub read_locals: bool,
     /// The table of interned strings, in versions in which it keeps strings alive.
@@ -38,7 +38,7 @@ impl Roots {
     ) {
         if let Some(object) = walk.add(object) {
             let name = walk.names.of_text(name);
-            self.found.push(Root {
+            self.entries.push(Root {
                 category,
                 name,
                 object,
@@ -110,7 +110,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Keeps the walk from scanning the table of interned strings, which comes last.
+    /// Keeps the walk from scanning the table of interned strings, which is added last.
     pub fn reserve<O: Output>(&self, walk: &mut Walk<'_, O>) -> Result<(), Full> {
         match self.interned {
             Some(table) => interned::reserve(walk, table),
@@ -165,7 +165,7 @@ impl Roots {
                         .is_heap_type(unsafe { Type::from_object(object) });
                 if !is_static_type {
                     walk.output.flags[first + number] |= Objects::HELD_BY_C;
-                    self.found.push(Root {
+                    self.entries.push(Root {
                         category: RootCategory::C,
                         name: 0,
                         object: handle,
@@ -186,7 +186,7 @@ impl Roots {
         Ok(())
     }
 
-    /// Adds the table of interned strings as the holder of those that nothing else holds.
+    /// Adds the table of interned strings, with references to the strings that no other object refers to.
     fn interned_strings(
         &mut self,
         walk: &mut Walk<'_, Columns>,
@@ -208,7 +208,7 @@ impl Roots {
             }
         }
         let object = interned::add(walk, table, &strings)?;
-        self.found.push(Root {
+        self.entries.push(Root {
             category: RootCategory::Interpreter,
             name: walk.names.of_text(Root::INTERNED_STRINGS),
             object,
@@ -223,7 +223,7 @@ impl Roots {
             // SAFETY: the walk put only handles of types into this list.
             let type_ = unsafe { Type::from_object(walk.object_of(*handle)) };
             walk.reader.type_name(type_, &mut name);
-            self.found.push(Root {
+            self.entries.push(Root {
                 category: RootCategory::Type,
                 name: walk.names.of_text(&name),
                 object: *handle,
@@ -241,10 +241,10 @@ struct Unreached {
 
 impl Unreached {
     fn new(walk: &Walk<'_, Columns>, first: usize) -> Option<Unreached> {
-        let found = walk.output.found.get(first..)?;
+        let unreached = walk.output.handles.get(first..)?;
         let mut handles: Column<u64> = Column::new();
         let mut index = Index::new()?;
-        for handle in found {
+        for handle in unreached {
             let handle = u64::from(*handle);
             index.find_or_add(&handles, handle)?;
             if !handles.push(handle) {
@@ -252,7 +252,7 @@ impl Unreached {
             }
         }
         Some(Unreached {
-            is_reached: Column::zeroed(found.len())?,
+            is_reached: Column::zeroed(unreached.len())?,
             handles,
             index,
         })
@@ -323,7 +323,7 @@ unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) 
     c_int::from(object.is_none_or(|object| O::collected(walk, object)))
 }
 
-/// Passes the objects that `gc.get_objects()` returns to `each`: all tracked ones but the frozen ones. Returns `false` if
+/// Passes the objects that `gc.get_objects()` returns to `each`: all tracked objects except frozen ones. Returns `false` if
 /// the collector cannot report them, or if `each` returns `false`.
 pub fn read_tracked(reader: &Reader, mut each: impl FnMut(Object) -> bool) -> bool {
     let lists = reader.heap.generations.map(|at| reader.interpreter() + at);

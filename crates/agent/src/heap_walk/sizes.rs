@@ -26,7 +26,7 @@ pub enum SizeRule {
     OrderedDict,
     Set,
     ByteArray,
-    /// `io.BytesIO`, with its buffer if no other object refers to that.
+    /// `io.BytesIO`, with its buffer if no other object refers to the buffer.
     BytesIO,
     TypedArray,
     Deque,
@@ -249,7 +249,7 @@ unsafe fn dict_bytes(reader: &Reader, dict: Object) -> usize {
                 DictKeys::Plain => usable(word_at(keys + plain_dict_keys::N_SLOTS)) * 8,
             };
         }
-        // Keys that several dicts share count as the type's.
+        // Keys that several dicts share belong to the type.
         if word_at(keys) == 1 {
             bytes += keys_bytes(reader, keys);
         }

@@ -1,4 +1,4 @@
-//! Counts the objects that the collector tracks, by type, as a collection would leave them, without running one.
+//! Counts, by type, the tracked objects that a garbage collection would leave, without running one.
 //!
 //! The count is exact. It leaves out garbage: the objects that [`super::garbage`] does not mark. A collection also stops
 //! tracking tuples, and before 3.14 dicts, that contain nothing tracked. These are left out of the count in the same way.
@@ -43,8 +43,8 @@ pub unsafe fn count_all() -> Option<Counts> {
     .then_some(counter.counts)
 }
 
-/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can find out, or if so much
-/// is garbage that one is worthwhile.
+/// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can determine them, or if
+/// so much is garbage that a collection is worthwhile.
 ///
 /// # Safety
 /// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
@@ -59,7 +59,8 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
         .ok()?;
     let mut counter = Counter::new();
     let mut rest: Column<Object> = Column::new();
-    // Only objects of the collector's lists: at its start the interpreter forgets tuples that seem to be tracked.
+    // Only objects in the collector's lists: some tuples from the start of the interpreter seem to be tracked but are in no
+    // list.
     let mut plain: Column<Object> = Column::new();
     let is_container = |type_: Type| type_ == reader.known.tuple || type_ == reader.known.dict;
     let all_read = roots::read_tracked(&reader, |object| {
@@ -173,12 +174,12 @@ fn may_be_tracked(reader: &Reader, object: Object) -> bool {
 
 /// Returns whether a sorted list contains an object.
 fn contains(sorted: &[Object], object: Object) -> bool {
-    let found = sorted.binary_search_by_key(&object.address(), |each| each.address());
-    found.is_ok()
+    let position = sorted.binary_search_by_key(&object.address(), |each| each.address());
+    position.is_ok()
 }
 
-/// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if that depends on the
-/// collection's order: a tuple whose only tracked items are such tuples.
+/// Returns those tuples and dicts of `plain` that a collection would stop tracking. Returns `None` if the result depends on
+/// the collection's order, as for a tuple whose only tracked items are such tuples.
 fn untracked_by_collection(reader: &Reader, plain: &[Object]) -> Option<Vec<Object>> {
     let items = reader.basic_size(reader.known.tuple);
     // Items of a tuple; null if it is not complete.
@@ -187,24 +188,26 @@ fn untracked_by_collection(reader: &Reader, plain: &[Object]) -> Option<Vec<Obje
         (0..unsafe { reader.size(tuple) })
             .map(move |number| unsafe { Object::at(word_at(tuple.address() + items + number * 8)) })
     };
-    let is_free = |item: Option<Object>| item.is_some_and(|item| !may_be_tracked(reader, item));
+    let is_untracked =
+        |item: Option<Object>| item.is_some_and(|item| !may_be_tracked(reader, item));
     let (tuples, dicts): (Vec<Object>, Vec<Object>) = plain
         .iter()
         .partition(|object| reader.type_of(**object) == reader.known.tuple);
-    let (mut found, others): (Vec<Object>, Vec<Object>) = tuples
+    let (mut untracked, others): (Vec<Object>, Vec<Object>) = tuples
         .into_iter()
-        .partition(|tuple| items_of(*tuple).all(is_free));
-    found.sort_unstable_by_key(|object| object.address());
-    let will_be_free =
-        |item: Option<Object>| is_free(item) || item.is_some_and(|item| contains(&found, item));
+        .partition(|tuple| items_of(*tuple).all(is_untracked));
+    untracked.sort_unstable_by_key(|object| object.address());
+    let will_be_untracked = |item: Option<Object>| {
+        is_untracked(item) || item.is_some_and(|item| contains(&untracked, item))
+    };
     if others
         .into_iter()
-        .any(|tuple| items_of(tuple).all(will_be_free))
+        .any(|tuple| items_of(tuple).all(will_be_untracked))
     {
         return None;
     }
     if collection_untracks_dicts(reader.layout.version) {
-        let is_kept = |object| may_be_tracked(reader, object) && !contains(&found, object);
+        let is_kept = |object| may_be_tracked(reader, object) && !contains(&untracked, object);
         let has_kept = |dict: &Object| {
             let mut kept = false;
             // SAFETY: the object is a dict.
@@ -215,8 +218,9 @@ fn untracked_by_collection(reader: &Reader, plain: &[Object]) -> Option<Vec<Obje
             }
             kept
         };
-        let mut free: Vec<Object> = dicts.into_iter().filter(|dict| !has_kept(dict)).collect();
-        found.append(&mut free);
+        let mut untracked_dicts: Vec<Object> =
+            dicts.into_iter().filter(|dict| !has_kept(dict)).collect();
+        untracked.append(&mut untracked_dicts);
     }
-    Some(found)
+    Some(untracked)
 }

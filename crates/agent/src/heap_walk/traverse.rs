@@ -248,14 +248,14 @@ impl<O: Output> Walk<'_, O> {
             } else if target == own_type {
                 Label::new(EdgeType::Type, 0)
             } else {
-                let kind = match special {
+                let edge_type = match special {
                     Special::Sequence => EdgeType::Index,
                     Special::Set => EdgeType::Element,
                     Special::Generator | Special::Frame => EdgeType::Stack,
                     _ => EdgeType::Referent,
                 };
                 position += 1;
-                Label::new(kind, position - 1)
+                Label::new(edge_type, position - 1)
             };
             self.edge(Some(target), label);
         }
@@ -266,8 +266,8 @@ impl<O: Output> Walk<'_, O> {
         flags
     }
 
-    /// Returns whether instances may not report their dict: from 3.13 on, one that shares its values with the dict
-    /// does not.
+    /// Returns whether instances may omit their dict from the reported references. From 3.13 on, an instance that shares
+    /// its values with its dict omits it.
     #[inline(always)]
     fn may_omit_dict(&self, type_number: u32) -> bool {
         self.read_inline

@@ -1,4 +1,4 @@
-//! The properties of a type that a walk needs, determined once per type: the way to scan its instances, the names of their
+//! The properties of a type that a walk needs, determined once per type: how to scan its instances, the names of their
 //! fields, and the rule for their size.
 
 use heaptide_capture::heap::TypeInfo;
@@ -16,7 +16,7 @@ use crate::cpython::references::{Object, Type};
 /// The maximum number of bases of a valid type.
 const MAX_BASES: usize = 256;
 
-/// The way to scan instances.
+/// How to scan instances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scan {
     /// They have no references.
@@ -28,7 +28,8 @@ pub enum Scan {
     Type,
     /// By their known fields: the collector does not follow them.
     Fields,
-    /// They are instances of a class written in Python, as are all bases: slots, attributes and the class.
+    /// They are instances of a class written in Python, whose bases are also written in Python. They refer to their slots,
+    /// their attributes and the class.
     Instance,
     /// By the type's own `tp_traverse`.
     Traverse,
@@ -55,8 +56,8 @@ pub struct TypeEntry {
     pub flags: usize,
     pub scan: Scan,
     pub special: Special,
-    /// The interpreter's own static type: instances are complete even while they are not tracked.
-    pub own: bool,
+    /// A static type: instances are complete even while they are not tracked.
+    pub is_static: bool,
     pub traverse: usize,
     pub is_gc: usize,
     pub basic_size: usize,
@@ -191,7 +192,7 @@ impl TypeEntry {
             flags,
             scan,
             special,
-            own: !has(type_flag::HEAP_TYPE) && size != SizeRule::Array,
+            is_static: !has(type_flag::HEAP_TYPE) && size != SizeRule::Array,
             traverse,
             is_gc: reader.type_field(type_, TypeField::IsGc),
             basic_size,
@@ -224,8 +225,8 @@ fn bases(reader: &Reader, type_: Type) -> Vec<Type> {
         .collect()
 }
 
-/// Returns whether instances refer only to their slots, attributes and class: all bases are classes written in Python,
-/// and no instance has a length at the offset of the first slot.
+/// Returns whether instances refer only to their slots, attributes and class. All bases must be classes written in Python,
+/// and no instance may have a length at the offset of the first slot.
 fn is_plain_class(reader: &Reader, chain: &[Type]) -> bool {
     let Some((last, classes)) = chain.split_last() else {
         return false;

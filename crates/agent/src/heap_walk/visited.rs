@@ -1,5 +1,5 @@
-//! The set of visited objects: one bit for every sixteen bytes of memory that contains any, so that the bits of millions
-//! of objects stay in the processor's caches.
+//! The set of visited objects: one bit for every sixteen bytes of memory that contains objects. The bits of millions of
+//! objects stay in the processor's caches.
 //!
 //! A *handle* names an object in four bytes: the number of its area of memory, and its offset there. Handles need no
 //! table from addresses to numbers; counting bits turns them into numbers in address order ([`super::renumber`]).
@@ -44,7 +44,8 @@ pub struct Visited {
     recent: [(u64, u32); RECENT],
 }
 
-/// Returns the key of an address's area. Memory has two areas: for objects at multiples of sixteen, and for the others.
+/// Returns the key of an address's area. A range of memory has two areas: for objects at multiples of sixteen, and for the
+/// others.
 #[inline(always)]
 fn key_of(address: u64) -> u64 {
     address >> AREA_BITS << 1 | address >> 3 & 1

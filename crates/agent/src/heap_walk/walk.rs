@@ -57,7 +57,7 @@ pub struct Walk<'l, O> {
     pub(super) labels: Vec<(usize, Label)>,
     /// Offset of a tuple's items.
     pub(super) tuple_items: usize,
-    /// Distance before an instance of the pointer to the values of its attributes; 0 if there is none.
+    /// Bytes from the pointer to the values of an instance to the instance; 0 if there is no such pointer.
     pub(super) values_before: usize,
     pub(super) internal: Internal,
     /// Items of long lists that were not added yet: address and number.
@@ -223,7 +223,7 @@ impl Walk<'_, Columns> {
         let object = self.object_of(handle);
         let type_number = self.type_number(reader.type_of(object));
         let entry = &self.types[type_number as usize];
-        let (scan, special, own) = (entry.scan, entry.special, entry.own);
+        let (scan, special, is_static) = (entry.scan, entry.special, entry.is_static);
         // SAFETY: `entry` describes the type of the object. An object has the collector's header if `is_collected`.
         let (collected, tracked, bytes) = unsafe {
             let collected = reader.is_collected(object, entry.flags, entry.is_gc);
@@ -243,9 +243,8 @@ impl Walk<'_, Columns> {
         if entry.estimated {
             flags |= Objects::ESTIMATED;
         }
-        // SAFETY: `scan` and `special` are those of the object's type, so the object is a list, a dict and so on. An
-        // object that is not tracked may be incomplete, unless its type is the interpreter's own; only complete ones
-        // are traversed.
+        // SAFETY: `scan` and `special` are those of the object's type, so the object is a list, a dict and so on. An object
+        // that is not tracked may be incomplete, unless its type is static; only complete objects are traversed.
         unsafe {
             match scan {
                 Scan::Leaf => {}
@@ -267,7 +266,7 @@ impl Walk<'_, Columns> {
                 }
                 Scan::Fields => self.fields(type_number, object),
                 Scan::Instance | Scan::Traverse => {
-                    if tracked || (own && collected) {
+                    if tracked || (is_static && collected) {
                         flags |= self.traverse_and_label(type_number, object);
                     }
                 }

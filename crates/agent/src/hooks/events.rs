@@ -9,7 +9,7 @@ use super::{EXACT, JOBS, Pointer, SAMPLED, job_events, own_events};
 use crate::record::threads::{self, Entered, ThreadState};
 use crate::record::{self, sampler};
 
-/// Records that `block` was allocated, unless it is null. `arena` is one more frame below the innermost one.
+/// Records that `block` was allocated, unless it is null. `arena` is an additional innermost frame.
 #[inline(always)]
 pub fn record_allocation<const MODE: u8>(
     allocator: Allocator,
@@ -45,7 +45,7 @@ pub(super) unsafe fn allocated<const MODE: u8>(
     address: usize,
     arena: Option<Frame>,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::alloc::<EXACT>(state, allocator, size, address, arena),
@@ -55,12 +55,12 @@ pub(super) unsafe fn allocated<const MODE: u8>(
     }
 }
 
-/// How a block or a range is released.
+/// What follows the release of a block or a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// For good.
+    /// Nothing.
     Final,
-    /// To be resized or moved: the same hook records an allocation next.
+    /// It is resized or moved: the same hook records an allocation next.
     Resize,
 }
 
@@ -112,7 +112,7 @@ pub(super) unsafe fn released<const MODE: u8>(
     is_pythons: bool,
     release: Release,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::free::<EXACT>(state, address),
@@ -167,7 +167,7 @@ pub(super) unsafe fn released_range<const MODE: u8>(
     address: usize,
     length: usize,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::free_range::<EXACT>(state, address, length),
@@ -215,7 +215,7 @@ pub(super) unsafe fn not_released<const MODE: u8>(
     address: usize,
     is_block: bool,
 ) {
-    // SAFETY: the caller's promise is that of every function below.
+    // SAFETY: the caller promises what every function below requires.
     unsafe {
         match MODE {
             EXACT => record::unfree::<EXACT>(state),

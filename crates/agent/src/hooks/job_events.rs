@@ -1,8 +1,8 @@
-//! Events of hooks while jobs are traced: they go to the accounts of jobs, and to the capture if a session records.
+//! Passes events of hooks, while jobs are traced, to the accounts of jobs, and to the capture if a session records.
 //!
-//! The accounts count the blocks of Python's allocators. A session without objects records instead the blocks that these
-//! allocators request from the C library; the accounts pause meanwhile ([`NestedForJobs`]). If the tracing ends before the
-//! session does, these hooks stay installed.
+//! The accounts count the blocks of Python's allocators. A session without objects instead records the blocks that these
+//! allocators request from the C library. The accounts pause during these requests ([`NestedForJobs`]). If the tracing ends
+//! before the session does, these hooks stay installed.
 
 use heaptide_capture::{Allocator, Frame};
 
@@ -39,7 +39,7 @@ pub unsafe fn allocated(
     }
 }
 
-/// Adds the coming release of a block to the accounts and to the capture.
+/// Adds a block's release, which is about to happen, to the accounts and to the capture.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -56,7 +56,7 @@ pub unsafe fn releasing(
         }
         let is_noted = match recording(is_pythons) {
             Some(mode) => !mode.sampled || sampler::must_note_release(address),
-            // The session does not record objects any more, but the block may be one of those that it recorded.
+            // The session no longer records objects, but it may have recorded this one.
             None => {
                 is_pythons
                     && session::is_active()
@@ -71,8 +71,8 @@ pub unsafe fn releasing(
     }
 }
 
-/// Makes the accounts forget the last release: the coming allocation resizes no block, and must not be taken for the new
-/// version of the block that was released last.
+/// Makes the accounts forget the thread's last release. The next allocation resizes no block, so the accounts must not
+/// treat it as the new version of the block that was released last.
 pub fn releasing_nothing() {
     let state = threads::enter();
     if state.is_null() {
@@ -87,7 +87,7 @@ pub fn releasing_nothing() {
     }
 }
 
-/// Adds the coming release of a range to the accounts and to the capture.
+/// Adds a range's release, which is about to happen, to the accounts and to the capture.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -126,7 +126,7 @@ pub unsafe fn not_released(state: *mut ThreadState, address: usize, is_block: bo
     }
 }
 
-/// The mode of the session that records an event, if one does.
+/// Returns the session's mode, if a session records the event.
 #[inline]
 fn recording(is_pythons: bool) -> Option<SessionMode> {
     if !session::is_active() {
@@ -138,7 +138,7 @@ fn recording(is_pythons: bool) -> Option<SessionMode> {
 /// Marks the time that a thread spends inside Python's allocators.
 #[expect(dead_code, reason = "held for the effect of dropping them")]
 pub enum NestedForJobs {
-    /// The accounts and the session count the block alone.
+    /// The accounts and the session count the block, not the calls to the C library.
     Whole(Nested),
     /// The accounts pause; the session records the calls to the C library.
     AccountsPause(jobs::Excluded),
@@ -146,9 +146,9 @@ pub enum NestedForJobs {
 
 impl NestedForJobs {
     pub fn begin() -> NestedForJobs {
-        let is_recorded_below =
+        let records_calls_to_libc =
             session::is_active() && SessionMode::current().is_some_and(|mode| !mode.objects);
-        if is_recorded_below {
+        if records_calls_to_libc {
             NestedForJobs::AccountsPause(jobs::Excluded::begin())
         } else {
             NestedForJobs::Whole(Nested::begin())

@@ -136,7 +136,7 @@ pub unsafe extern "C" fn pvalloc<const MODE: u8>(size: usize) -> Pointer {
     block
 }
 
-/// The arguments of `mmap` and of `mmap64`, which differ in their names alone where a pointer has 64 bits.
+/// The arguments of `mmap` and of `mmap64`, which have the same type where pointers have 64 bits.
 #[derive(Clone, Copy)]
 struct MapRequest {
     address: Pointer,
@@ -223,8 +223,8 @@ pub unsafe extern "C" fn munmap<const MODE: u8>(address: Pointer, length: usize)
     result
 }
 
-/// The C function takes its last argument only with MREMAP_FIXED. Passing it always is right on both architectures: they
-/// pass the integer arguments of a variadic function as those of any other.
+/// The C function takes its last argument only with MREMAP_FIXED. Always passing it is correct on both architectures: they
+/// pass integer arguments of variadic functions like those of other functions.
 pub unsafe extern "C" fn mremap<const MODE: u8>(
     old: Pointer,
     old_length: usize,
@@ -248,7 +248,7 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
     new
 }
 
-/// Records nothing, but the addresses of the closed library may belong to another one from now on.
+/// Records nothing. Reports the unload to `modules`, because another library may now get the same addresses.
 pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
     let result = real::dlclose.get()(library);
     modules::on_unload();

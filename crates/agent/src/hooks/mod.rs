@@ -36,9 +36,9 @@ type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 
 /// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
 ///
-/// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the
-/// same name, compiled for each mode. `other` functions record nothing and have one hook: they follow the loading of
-/// libraries, and keep SIGBUS within Heaptide's reach.
+/// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the same
+/// name, compiled for each mode. `other` functions record nothing and have one hook: these hooks detect loaded and closed
+/// libraries, and keep Heaptide's handler of SIGBUS installed.
 macro_rules! hooks {
     (
         memory { $($name:ident: $type:ty = [$($allocator:ident),*] $(by library $is_64:literal)?;)* }
@@ -164,7 +164,7 @@ pub struct Hook {
     by_library: &'static [[fn() -> usize; arenas::N_HOOKS]],
 }
 
-/// The action of a hook for an event.
+/// What a hook does with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum HookMode {
@@ -326,8 +326,8 @@ pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
         0 => HookMode::Exact,
         _ => HookMode::Sampled,
     };
-    // SAFETY: the caller's promises are those of `put`.
-    unsafe { put(symbols, hook_mode, mode.objects || is_traced) };
+    // SAFETY: the caller promises what `install_mode` requires.
+    unsafe { install_mode(symbols, hook_mode, mode.objects || is_traced) };
 }
 
 /// Installs the hooks of a session's new mode. If the session recorded objects, hooks of Python's allocators stay: they
@@ -336,7 +336,7 @@ pub unsafe fn install(symbols: &Symbols, mode: &Mode) {
 /// # Safety
 /// As for [`install`]. A session is active.
 pub unsafe fn change(symbols: &Symbols, mode: &Mode) {
-    // SAFETY: the caller's promises are those of both functions.
+    // SAFETY: the caller promises what both functions require.
     unsafe {
         install(symbols, mode);
         if !mode.objects && !jobs::is_active() && pymem::are_installed() {
@@ -350,13 +350,13 @@ pub unsafe fn change(symbols: &Symbols, mode: &Mode) {
 /// # Safety
 /// As for [`install`].
 pub unsafe fn install_for_jobs(symbols: &Symbols) {
-    // SAFETY: the caller's promises are those of `put`.
-    unsafe { put(symbols, HookMode::Jobs, true) };
+    // SAFETY: the caller promises what `install_mode` requires.
+    unsafe { install_mode(symbols, HookMode::Jobs, true) };
 }
 
 /// # Safety
 /// As for [`install`].
-unsafe fn put(symbols: &Symbols, mode: HookMode, objects: bool) {
+unsafe fn install_mode(symbols: &Symbols, mode: HookMode, objects: bool) {
     INSTALLED_MODE.store(mode as u8, Ordering::Release);
     libraries::install();
     if objects {
@@ -365,7 +365,7 @@ unsafe fn put(symbols: &Symbols, mode: HookMode, objects: bool) {
     }
 }
 
-/// Ends a session, or the tracing of jobs. The hooks stay if the other one continues.
+/// Removes the hooks when a session or the tracing of jobs ends. They stay if the other one continues.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

@@ -1,8 +1,8 @@
 //! Events while Python code of Heaptide runs on a thread.
 //!
 //! An allocation is Heaptide's own and is not recorded, but remembered, so that its release is not recorded either. Every
-//! other release is of a block that the capture may know: a garbage collection, a cache of the interpreter or a resize of one
-//! of the program's containers causes it. A resized block of the program stays the program's.
+//! other release is of a block that the capture may contain. A garbage collection, a cache of the interpreter, or a resize
+//! of one of the program's containers causes such releases. A resized block of the program stays the program's.
 
 use heaptide_capture::{Allocator, Frame};
 
@@ -11,7 +11,7 @@ use super::events::{self, Release};
 use crate::record::own_blocks::Key;
 use crate::record::threads::{ThreadState, while_recording};
 
-/// Remembers an allocation, or records it if it is the new version of a block of the program.
+/// Remembers an allocation, or records it if it replaces a resized block of the program.
 ///
 /// # Safety
 /// `state` comes from `Entered::OwnPython` on this thread.
@@ -37,8 +37,8 @@ pub unsafe fn allocated<const MODE: u8>(
     }
 }
 
-/// Records the release of a block, unless it was allocated meanwhile. Returns whether it was recorded. In a sampled session
-/// the sampler has already found the block among those of the program.
+/// Records the release of a block, unless Heaptide's own code allocated it in this stretch. Returns whether it was
+/// recorded. In a sampled session the sampler has already found the block among those of the program.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -62,7 +62,7 @@ pub unsafe fn released<const MODE: u8>(
     true
 }
 
-/// Records the release of a range, unless it was mapped meanwhile. Returns whether it was recorded.
+/// Records the release of a range, unless Heaptide's own code mapped it in this stretch. Returns whether it was recorded.
 ///
 /// # Safety
 /// As for [`allocated`].
@@ -106,7 +106,7 @@ pub unsafe fn not_released<const MODE: u8>(
     }
 }
 
-/// Whether a block that is being released was allocated meanwhile. Forgets it.
+/// Whether Heaptide's own code allocated a block in this stretch. Forgets the block.
 ///
 /// # Safety
 /// As for [`allocated`].

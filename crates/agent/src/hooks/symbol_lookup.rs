@@ -1,8 +1,8 @@
 //! The hook of `dlsym`: hooks new libraries, then *jumps* to the real function.
 //!
-//! `dlsym` reads its return address to identify its caller, so the hook must not call it. The hook saves the arguments, calls
-//! `libraries`, restores the arguments and jumps, so the real function sees its true caller. For a lookup of a
-//! hooked function, as by `ctypes` or a just-in-time compiler, the hook itself returns the address of that function's hook.
+//! `dlsym` reads its return address to identify its caller, so the hook must not call it. The hook saves the arguments,
+//! calls `libraries`, restores the arguments and jumps, so the real function sees its true caller. If `ctypes` or a
+//! just-in-time compiler looks up a hooked function, the hook itself returns the address of that function's hook.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -78,9 +78,9 @@ fn every_hook_of_every_function_has_its_own_address() {
 fn lookup_by_name_finds_every_function_that_the_process_has() {
     prepare().unwrap();
     for hook in HOOKS {
-        let found = named(hook.name).map(|found| found.name);
-        assert_eq!(found.is_some(), hook.real() != 0, "{:?}", hook.name);
-        assert!(found.is_none_or(|name| name == hook.name));
+        let name = named(hook.name).map(|other| other.name);
+        assert_eq!(name.is_some(), hook.real() != 0, "{:?}", hook.name);
+        assert!(name.is_none_or(|name| name == hook.name));
     }
     assert!(named(c"malloc").is_some());
     for name in [c"mallo", c"malloc2", c"sbrk", c"", c"Malloc"] {

@@ -4,13 +4,13 @@
 //! here replaces the mapping by private memory and ends the recording; the interrupted access then continues. Every other
 //! SIGBUS goes to the program's own action.
 //!
-//! While a recording has mappings, the kernel has Heaptide's handler, with the mask and the flags of the program's action,
-//! so that the kernel prepares the program's handler as it would without Heaptide. The program does not see this: `sigaction`
-//! and `signal` are hooked and only change and return the program's action. So a handler that is installed later, such as
-//! `faulthandler`'s, does not take Heaptide's faults.
+//! While a recording has mappings, Heaptide's handler is installed, with the mask and the flags of the program's action.
+//! The kernel therefore prepares the program's handler as it would without Heaptide. The program does not see this:
+//! `sigaction` and `signal` are hooked and only change and return the program's action. So a handler that is installed
+//! later, such as `faulthandler`'s, does not take Heaptide's faults.
 //!
-//! Limits: a handler that a raw system call installs, or a constructor of a library that is being loaded, precedes
-//! Heaptide's. If it passes the signal on, the recording ends as described; if not, that handler decides. If the program
+//! Limits: a raw system call, or a constructor of a library that is being loaded, can replace Heaptide's handler. If the
+//! new handler passes the signal on, the recording ends as described; if not, the new handler decides. If the program
 //! ignores SIGBUS, programs that it executes meanwhile have the default action instead.
 //!
 //! Runs on: any thread, also in a signal handler. Allocates: when a mapping is added. Locks: `INSTALLED`, with all signals
@@ -101,7 +101,7 @@ fn for_each_range(mut visit: impl FnMut(&Range, usize, usize)) {
     }
 }
 
-/// Replaces the mapping that contains `address` by private memory. Returns `false` if it is none of Heaptide's.
+/// Replaces the mapping that contains `address` by private memory. Returns `false` if no mapping of Heaptide contains it.
 fn replace_mapping_at(address: usize) -> bool {
     let mut mapping = None;
     for_each_range(|_, start, len| {
@@ -151,8 +151,8 @@ pub(crate) fn claim_process() {
     PROCESS.store(std::process::id(), Ordering::Release);
 }
 
-/// Whether this is the process whose action is known. If not, it was made by `vfork`, as by `subprocess`, and uses the memory
-/// of its parent: a change of its action must not change what the parent knows.
+/// Whether this is the process whose action is known. If not, it was created by `vfork`, as `subprocess` does, and uses the
+/// memory of its parent: a change of its action must not change the parent's data.
 pub(crate) fn is_this_process() -> bool {
     PROCESS.load(Ordering::Acquire) == std::process::id()
 }
@@ -173,7 +173,7 @@ struct Action {
     /// SIG_DFL, SIG_IGN or the address of a function.
     handler: usize,
     flags: c_int,
-    /// The kernel has 64 signals, so this is all of a mask.
+    /// A complete mask, because the kernel has 64 signals.
     mask: u64,
 }
 
@@ -253,8 +253,8 @@ impl PublishedAction {
         self.version.fetch_add(1, Ordering::Release);
     }
 
-    /// The action. Waits for a writer on another thread; on the same thread none can be interrupted, because it blocks all
-    /// signals and accesses no mapping of a file.
+    /// The action. Waits for a writer on another thread. A writer on this thread cannot have been interrupted: it blocks
+    /// all signals and accesses no file mapping.
     fn get(&self) -> Action {
         loop {
             let version = self.version.load(Ordering::Acquire);
@@ -289,7 +289,7 @@ impl PublishedAction {
     }
 }
 
-/// Sets the kernel's action for SIGBUS if `new` is given. Returns the one before; `None` if the kernel refuses.
+/// Sets the kernel's action for SIGBUS if `new` is given. Returns the previous action; `None` if the kernel refuses.
 fn exchange(new: Option<Action>) -> Option<Action> {
     let new = new.map(Action::to_libc);
     // SAFETY: the struct consists of numbers and an optional function, for which zero bytes are valid.
@@ -319,8 +319,8 @@ unsafe fn real_sigaction(
     }
 }
 
-/// Changes the program's action if `new` is given, while the kernel has Heaptide's handler. Returns the one before; `None` if
-/// the kernel has another handler: then `bypass` makes the change.
+/// Changes the program's action if `new` is given, while the kernel has Heaptide's handler. Returns the previous action;
+/// `None` if the kernel has another handler: then `bypass` makes the change.
 fn exchange_programs_action(new: Option<Action>, bypass: impl FnOnce()) -> Option<Action> {
     let _blocked = TemporaryMask::all();
     let installed = INSTALLED.lock();
@@ -407,7 +407,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Replaces the mapping that contains `address` and ends the recording. Returns `false` if the address is none of Heaptide's.
+/// Replaces the mapping that contains `address` and ends the recording. Returns `false` if no mapping of Heaptide contains
+/// it.
 fn end_recording_at(address: usize) -> bool {
     let _errno = KeepErrno::now();
     if !replace_mapping_at(address) {

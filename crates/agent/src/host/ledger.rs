@@ -50,7 +50,7 @@ pub fn at_end(own_ranges: &[Range<u64>]) -> Vec<(MemoryPart, u64)> {
 
 /// Resident bytes of some of the mappings.
 struct Pages {
-    /// Shared with another process, and the part of it that is not an unmodified page of a file.
+    /// Bytes shared with another process, and the part of them that is not in unmodified pages of files.
     shared: u64,
     shared_dirty: u64,
     own: u64,
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_this_process_are_plausible() {
+    fn memory_parts_of_this_process_are_plausible() {
         let block = vec![1u8; 8 << 20];
         let parts = at_end(&[]);
         let of = |wanted: MemoryPart| {

@@ -51,7 +51,7 @@ impl LibcHeap {
     }
 
     /// The free bytes that are certainly resident, given the mappings of the arenas: at most the used bytes of the arenas
-    /// are resident without being free. Bytes that were mapped by someone else may be among `mapped`.
+    /// are resident without being free. `mapped` may include bytes that another library has mapped.
     pub fn resident_free(&self, arenas: &ArenaPages) -> u64 {
         let foreign = arenas.mapped.saturating_sub(self.arenas);
         let certain = arenas.resident.saturating_sub(foreign);
@@ -59,21 +59,21 @@ impl LibcHeap {
     }
 }
 
-/// The mappings of the C library's arenas. One whose shape is unknown is left out, which makes both sums too small.
+/// The mappings of the C library's arenas. A mapping of unknown shape is left out, so both sums may be too small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArenaPages {
     pub mapped: u64,
     pub resident: u64,
 }
 
-/// glibc aligns the heaps of all arenas but the main one to this many bytes, reserves as many, and makes the used part
-/// accessible.
+/// glibc aligns the heaps of all arenas but the main one to this many bytes. It reserves this many bytes for each and makes
+/// the used part accessible.
 const HEAP_BYTES: u64 = 64 << 20;
 
 /// Finds the arenas among the mappings of this process, which come in the order of their addresses.
 #[derive(Default)]
 pub struct ArenaFinder {
-    found: ArenaPages,
+    pages: ArenaPages,
     /// A mapping that may be the used part of heaps, if the reserved part follows.
     candidate: Option<ResidentMapping>,
 }
@@ -96,12 +96,12 @@ impl ArenaFinder {
     }
 
     pub fn finish(self) -> ArenaPages {
-        self.found
+        self.pages
     }
 
     fn add(&mut self, mapping: &ResidentMapping) {
-        self.found.mapped += mapping.end - mapping.start;
-        self.found.resident += mapping.resident;
+        self.pages.mapped += mapping.end - mapping.start;
+        self.pages.resident += mapping.resident;
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(heap(100, 30).resident_free(&pages(100, 100)), 70);
         assert_eq!(heap(100, 30).resident_free(&pages(100, 50)), 20);
         assert_eq!(heap(100, 30).resident_free(&pages(100, 10)), 0);
-        // Ten bytes of the mapping belong to someone else and may be resident.
+        // Ten bytes of the mapping belong to another library and may be resident.
         assert_eq!(heap(100, 30).resident_free(&pages(110, 100)), 60);
         assert_eq!(heap(100, 30).resident_free(&pages(0, 0)), 0);
     }

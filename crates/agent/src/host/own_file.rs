@@ -4,7 +4,8 @@
 //! number may then belong to another file. So Heaptide gives its file a high number, stores its device and inode, and
 //! compares them before every use. If they differ, the descriptor is neither written to nor closed, and a thread of the
 //! program opens the file again. Heaptide's own threads must not: for an instant the new descriptor has the lowest free
-//! number, which the program may expect for its next file. A thread of the program is not opening files at that instant.
+//! number, which the program may expect for its next file. A thread of the program that executes this code is not opening a
+//! file itself at that instant.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -152,10 +153,10 @@ mod tests {
     }
 
     fn is_locked(path: &Path) -> bool {
-        let asking = File::open(path).unwrap();
-        let is_free = flock(&asking, libc::LOCK_SH | libc::LOCK_NB);
+        let reader = File::open(path).unwrap();
+        let is_free = flock(&reader, libc::LOCK_SH | libc::LOCK_NB);
         // Unlocked here and not by closing the file: a child that another test forks may also have it open.
-        flock(&asking, libc::LOCK_UN);
+        flock(&reader, libc::LOCK_UN);
         !is_free
     }
 
@@ -163,13 +164,13 @@ mod tests {
     fn reader_that_holds_the_lock_for_an_instant_does_not_prevent_locking() {
         let path = std::env::temp_dir().join(format!("heaptide-own-file-{}", std::process::id()));
         let own = OwnFile::new(File::create(&path).unwrap()).unwrap();
-        let asking = File::open(&path).unwrap();
-        assert!(flock(&asking, libc::LOCK_SH));
+        let reader = File::open(&path).unwrap();
+        assert!(flock(&reader, libc::LOCK_SH));
         let mut n_pauses = 0;
         own.lock_with(|| n_pauses += 1);
         assert_eq!(n_pauses, MAX_LOCK_TRIES);
         assert!(!is_locked(&path));
-        own.lock_with(|| assert!(flock(&asking, libc::LOCK_UN)));
+        own.lock_with(|| assert!(flock(&reader, libc::LOCK_UN)));
         assert!(is_locked(&path));
         drop(own);
         assert!(!is_locked(&path));

@@ -1,7 +1,7 @@
 //! Heaptide's own memory in the process: counted for reports, with a reserve for the case that the C library has none left.
 //!
-//! A Rust program aborts when its allocator fails. Inside another program that must not happen: if the C library has no
-//! memory for Heaptide, a small reserve that was mapped at the start takes over, and the recording is abandoned.
+//! A Rust program aborts when its allocator fails. Inside another program that must not happen. If the C library has no
+//! memory left, Heaptide uses a small reserve that was mapped at the start, and abandons the recording.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -53,10 +53,10 @@ extern "C" fn body(work: *mut c_void) -> *mut c_void {
 impl Handle {
     /// Waits until the thread ends and returns its result; null if it panicked.
     pub fn join(self) -> *mut c_void {
-        let mut left = std::ptr::null_mut();
+        let mut result = std::ptr::null_mut();
         // SAFETY: `spawn` started the thread joinable, and `self` is consumed, so the thread is joined once.
-        unsafe { libc::pthread_join(self.0, &mut left) };
-        left
+        unsafe { libc::pthread_join(self.0, &mut result) };
+        result
     }
 
     /// Detaches the thread, whose result must be null.

@@ -1,10 +1,9 @@
 //! Memory pressure: whether the process, or its control group, has reached a part of its limit.
 //!
-//! One of Heaptide's own threads polls a [`Gauge`]. A crossing counts once; the next one counts after the usage has fallen
-//! clearly below the threshold, and not before ten minutes have passed, so that a program at its limit is not slowed down by
-//! its own reports.
+//! One of Heaptide's own threads polls a [`Gauge`]. A crossing counts once. The next one counts only after the usage has
+//! fallen clearly below the threshold and ten minutes have passed: frequent reports would slow down a program at its limit.
 //!
-//! Runs on: one thread. Allocates: past the hooks. Locks: none. During fork: the child creates another gauge.
+//! Runs on: one thread. Allocates: bypassing the hooks. Locks: none. During fork: the child creates another gauge.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -94,7 +93,7 @@ pub fn has_limit() -> bool {
     Group::own().is_some()
 }
 
-/// The control group with the smallest limit between that of the process and the root.
+/// The control group with the smallest limit, from the group of the process up to the root.
 struct Group {
     version: CgroupVersion,
     folder: PathBuf,
@@ -176,11 +175,11 @@ impl Crossings {
             return false;
         }
         self.is_above = true;
-        let is_soon = self.last.is_some_and(|last| now < last + MIN_PAUSE);
-        if !is_soon {
+        let is_too_soon = self.last.is_some_and(|last| now < last + MIN_PAUSE);
+        if !is_too_soon {
             self.last = Some(now);
         }
-        !is_soon
+        !is_too_soon
     }
 }
 

@@ -1,8 +1,8 @@
 //! Signal sets and masks as the agent needs them.
 //!
 //! The kernel ends a process in which an access to memory fails while SIGBUS is blocked. So a thread that is recorded never
-//! blocks SIGBUS: `pthread_sigmask` and `sigprocmask` are hooked, leave SIGBUS out of the mask, and return masks as if they
-//! had not. Only a SIGBUS that another process sends could show the difference.
+//! blocks SIGBUS: `pthread_sigmask` and `sigprocmask` are hooked, leave SIGBUS out of the mask, and return the mask that
+//! the program has set. Only a SIGBUS that another process sends could show the difference.
 //!
 //! Runs on: any thread. Allocates: never. Locks: never. During fork/exit: no state.
 
@@ -35,7 +35,7 @@ pub(crate) fn set_of_word(word: u64) -> libc::sigset_t {
     }
 }
 
-/// Lets the calling thread receive SIGBUS from now on. Stores in `was_blocked` that the program has blocked it.
+/// Lets the calling thread receive SIGBUS from now on. Sets `was_blocked` if the program has blocked it.
 pub(crate) fn unblock_bus_error(was_blocked: &AtomicBool) {
     let mask = TemporaryMask::without_bus_error();
     if first_word(&mask.before) & bit(libc::SIGBUS) != 0 {

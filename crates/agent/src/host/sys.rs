@@ -31,7 +31,7 @@ pub(crate) fn page_len() -> u64 {
     u64::try_from(len).unwrap_or(4096)
 }
 
-/// The operating system's number of the calling thread.
+/// The operating system's ID of the calling thread.
 pub fn thread_id() -> u32 {
     // SAFETY: `gettid` has no preconditions.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
@@ -231,7 +231,7 @@ pub(crate) fn barrier_on_all_threads() -> bool {
     }
 }
 
-/// Writes one line to standard error with one system call, past the program's buffers.
+/// Writes one line to standard error with one system call, bypassing the program's buffers.
 pub(crate) fn complain(message: &str) {
     let line = format!("heaptide: {message}\n");
     // A failed write cannot be reported anywhere.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use heaptide_capture::Allocator;
 
-use super::NOBODY;
+use super::NO_JOB;
 use super::charges::Part;
 use super::sites::{Sites, Words};
 use crate::host::own_memory;
@@ -16,7 +16,7 @@ pub struct Block {
     pub size: usize,
     pub job: u32,
     pub site: u32,
-    /// Order of allocation.
+    /// Position in the order of allocations.
     pub number: u32,
     pub allocator: Allocator,
 }
@@ -54,13 +54,13 @@ impl Account {
     }
 }
 
-/// A job whose account is closed and which left blocks.
+/// A job with live blocks whose account is closed.
 pub(super) struct Settled {
     pub group: u32,
     pub n_kept: u64,
 }
 
-/// With fewer, entries of settled jobs are not worth a search for those without blocks.
+/// With fewer entries of settled jobs, a search for jobs without blocks is not worthwhile.
 const MIN_SETTLED: usize = 1024;
 
 #[derive(Default)]
@@ -68,7 +68,8 @@ pub struct Accounts {
     pub(super) blocks: Words<usize, Block>,
     /// Separate, since mappings may be unmapped in parts.
     pub(super) mappings: BTreeMap<usize, Block>,
-    /// Parts of blocks that jobs other than the last one added, by the number of the block. Few blocks have any.
+    /// By the number of a block: the parts that were added by other jobs than the job of the block. Few blocks have such
+    /// parts.
     pub(super) parts: Words<u32, Vec<Part>>,
     pub(super) jobs: Words<u32, Account>,
     by_token: Words<usize, u32>,
@@ -94,7 +95,7 @@ impl Accounts {
         job
     }
 
-    /// Begins a job for the thread with this `pthread_self`, where no job with a token runs.
+    /// Begins a job for the thread with this `pthread_self`. Events belong to it where no job with a token runs.
     pub fn begin_in_thread(&mut self, thread: usize, group: u32) -> u32 {
         let job = self.open(group);
         self.by_thread.insert(thread, job);
@@ -111,8 +112,8 @@ impl Accounts {
         if let Some(account) = self.jobs.get_mut(&job) {
             account.length.get_or_insert(account.begun.elapsed());
         }
-        self.by_token.retain(|_, of| *of != job);
-        self.by_thread.retain(|_, of| *of != job);
+        self.by_token.retain(|_, owner| *owner != job);
+        self.by_thread.retain(|_, owner| *owner != job);
     }
 
     /// Returns how long a job ran, or has been running.
@@ -129,15 +130,15 @@ impl Accounts {
     }
 
     pub fn job_of(&self, token: usize) -> u32 {
-        self.by_token.get(&token).copied().unwrap_or(NOBODY)
+        self.by_token.get(&token).copied().unwrap_or(NO_JOB)
     }
 
     /// Returns the job that was begun for a thread. `thread` is only called if there are such jobs.
     pub fn job_of_thread(&self, thread: impl FnOnce() -> usize) -> u32 {
         if self.by_thread.is_empty() {
-            return NOBODY;
+            return NO_JOB;
         }
-        self.by_thread.get(&thread()).copied().unwrap_or(NOBODY)
+        self.by_thread.get(&thread()).copied().unwrap_or(NO_JOB)
     }
 
     pub fn allocated(&mut self, address: usize, block: Block) {
@@ -162,7 +163,7 @@ impl Accounts {
             self.blocks.insert(address, block)
         };
         if let Some(before) = before {
-            self.discharge(before, NOBODY);
+            self.discharge(before, NO_JOB);
             self.parts.remove(&before.number);
         }
         if let Some(account) = self.jobs.get_mut(&block.job) {
@@ -180,7 +181,8 @@ impl Accounts {
         self.released_after(0, address, by);
     }
 
-    /// Removes a block that job `by` frees directly after it has allocated the block at `newest`, which may replace it.
+    /// Removes a block that job `by` frees. The thread's previous event allocated the block at `newest`, which may replace
+    /// it.
     pub fn released_after(&mut self, newest: usize, address: usize, by: u32) {
         if let Some(block) = self.resizing(address, by) {
             self.replaced(newest, block);
@@ -188,7 +190,7 @@ impl Accounts {
         }
     }
 
-    /// Removes a block that job `by` resizes, until [`Accounts::resized`] or [`Accounts::not_released`].
+    /// Removes a block that job `by` resizes. [`Accounts::resized`] or [`Accounts::not_released`] must follow.
     pub fn resizing(&mut self, address: usize, by: u32) -> Option<Block> {
         let block = self.blocks.remove(&address)?;
         self.discharge(block, by);
@@ -251,7 +253,7 @@ impl Accounts {
         let Some(account) = self.jobs.remove(&job) else {
             return;
         };
-        if account.n_kept == 0 || account.group == NOBODY {
+        if account.n_kept == 0 || account.group == NO_JOB {
             return;
         }
         if self.settled.len() >= self.n_settled_limit.max(MIN_SETTLED) {
@@ -271,7 +273,7 @@ impl Accounts {
         let account = self
             .jobs
             .get(&job)
-            .filter(|account| account.group != NOBODY)?;
+            .filter(|account| account.group != NO_JOB)?;
         let settled = self.group_bytes.get(&account.group).copied();
         Some(settled.unwrap_or(0) + account.kept_bytes)
     }
@@ -329,7 +331,7 @@ mod tests {
         accounts.allocated(0x400, block(4000, job));
         assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
         assert_eq!(accounts.jobs[&other].peak_bytes, 7000);
-        // A release that failed held no more than before.
+        // A release that failed does not raise the peak.
         let released = accounts.resizing(0x400, job).unwrap();
         accounts.not_released(0x400, released, job);
         assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
@@ -376,7 +378,7 @@ mod tests {
     #[test]
     fn freeing_a_consumed_message_does_not_hide_blocks_that_the_job_keeps() {
         let mut accounts = Accounts::default();
-        accounts.allocated(0x100, block(500, NOBODY));
+        accounts.allocated(0x100, block(500, NO_JOB));
         let job = accounts.begin(0x10, 1);
         accounts.allocated(0x200, block(500, job));
         accounts.released(0x100, job);
@@ -398,16 +400,16 @@ mod tests {
     #[test]
     fn a_thread_leads_to_the_job_that_was_begun_for_it() {
         let mut accounts = Accounts::default();
-        assert_eq!(accounts.job_of_thread(|| unreachable!()), NOBODY);
+        assert_eq!(accounts.job_of_thread(|| unreachable!()), NO_JOB);
         let job = accounts.begin_in_thread(0x7000, 1);
         assert_eq!(accounts.job_of_thread(|| 0x7000), job);
-        assert_eq!(accounts.job_of_thread(|| 0x8000), NOBODY);
+        assert_eq!(accounts.job_of_thread(|| 0x8000), NO_JOB);
         accounts.end(job);
-        assert_eq!(accounts.job_of_thread(|| 0x7000), NOBODY);
+        assert_eq!(accounts.job_of_thread(|| 0x7000), NO_JOB);
     }
 
     #[test]
-    fn live_bytes_of_a_name_are_those_that_its_jobs_have_not_lost_since() {
+    fn live_bytes_of_a_name_exclude_blocks_that_were_freed_later() {
         let mut accounts = Accounts::default();
         let (mail, other) = (1, 2);
         let first = accounts.begin(0x10, mail);
@@ -416,13 +418,13 @@ mod tests {
         assert_eq!(accounts.live_bytes_of_name(first), Some(350));
         accounts.settle(first);
         // The result of the first job is freed outside of any job.
-        accounts.released(0x200, NOBODY);
+        accounts.released(0x200, NO_JOB);
         let second = accounts.begin(0x20, mail);
         accounts.allocated(0x300, block(50, second));
         assert_eq!(accounts.live_bytes_of_name(second), Some(350));
         let stranger = accounts.begin(0x30, other);
         assert_eq!(accounts.live_bytes_of_name(stranger), Some(0));
-        let nameless = accounts.begin(0x40, NOBODY);
+        let nameless = accounts.begin(0x40, NO_JOB);
         assert_eq!(accounts.live_bytes_of_name(nameless), None);
     }
 
@@ -433,7 +435,7 @@ mod tests {
             let job = accounts.begin(number, 1);
             accounts.allocated(0x100, block(10, job));
             accounts.settle(job);
-            accounts.released(0x100, NOBODY);
+            accounts.released(0x100, NO_JOB);
         }
         assert!(accounts.settled.len() <= 2 * MIN_SETTLED);
         let job = accounts.begin(0x20, 1);
@@ -458,6 +460,6 @@ mod tests {
         let job = accounts.begin(0x10, 1);
         assert_eq!(accounts.job_of(0x10), job);
         accounts.end(job);
-        assert_eq!(accounts.job_of(0x10), NOBODY);
+        assert_eq!(accounts.job_of(0x10), NO_JOB);
     }
 }

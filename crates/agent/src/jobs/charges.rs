@@ -1,8 +1,8 @@
-//! Which job is charged for a block: the job that allocated it. If several jobs extend a block, each is charged for the
+//! Charges jobs for blocks: a job for each block that it allocated. If several jobs extend a block, each is charged for the
 //! bytes that it added.
 //!
-//! A job is charged as long as the block is alive. The numbers of a settled job are final, so a job that frees a block of a
-//! settled job has the bytes as `released` instead.
+//! A job is charged as long as the block is alive. The numbers of a settled job are final. If another job frees a block of
+//! a settled job, the bytes count as `released_bytes` of the job that frees it.
 //!
 //! Two events extend a block: a `realloc`, and the replacement of a table by a larger one ([`Accounts::replaced`]).
 //! ```text
@@ -10,7 +10,7 @@
 //! job 2 resizes them to 130   block: size 130, job 2; parts: job 1, 100 bytes   (job 2 is charged for 30)
 //! ```
 
-use super::NOBODY;
+use super::NO_JOB;
 use super::accounts::{Accounts, Block};
 
 /// The bytes of a block that one job added.
@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub size: usize,
 }
 
-/// Yields the parts of other jobs, oldest first, and the rest of the block, which its own job added.
+/// Yields the parts of other jobs, oldest first, and the rest of the block, which the job of the block added.
 fn split<'a>(block: &Block, others: &'a [Part]) -> impl Iterator<Item = Part> + use<'a> {
     let size_of_others = others.iter().map(|part| part.size).sum();
     let own = Part {
@@ -76,13 +76,13 @@ impl Accounts {
         if let Some(owner) = self.jobs.get_mut(&part.job) {
             owner.kept_bytes = owner.kept_bytes.saturating_sub(part.size as u64);
             owner.n_kept = owner.n_kept.saturating_sub(1);
-        } else if part.job != NOBODY {
+        } else if part.job != NO_JOB {
             self.discharge_settled(part, by);
         }
     }
 
-    /// Most blocks are freed by the job that allocated them, so this is not part of the caller. Blocks that no job allocated
-    /// do not count: otherwise a job that consumes its message would seem to leave a negative number of bytes.
+    /// Not inlined, because most blocks are freed by the job that allocated them. Blocks that no job allocated do not
+    /// count: otherwise a job that consumes its message would seem to leave a negative number of bytes.
     #[cold]
     fn discharge_settled(&mut self, part: Part, by: u32) {
         if let Some(owner) = self.settled.get_mut(&part.job) {
@@ -107,7 +107,7 @@ impl Accounts {
                 owner.n_kept += 1;
                 *accounts.group_bytes.entry(owner.group).or_default() += part.size as u64;
             }
-            if part.job == NOBODY {
+            if part.job == NO_JOB {
                 return;
             }
             if let Some(account) = accounts.jobs.get_mut(&by) {
@@ -116,8 +116,9 @@ impl Accounts {
         });
     }
 
-    /// Keeps the parts that unsettled jobs added to the old version of a block, as far as the new one has room for them. The
-    /// job that resizes it is charged for the rest, which includes the parts of settled jobs: it released those.
+    /// Keeps the parts that unsettled jobs added to the old version of a block, as far as the new version has room for
+    /// them. The job that resizes the block is charged for the rest. The rest includes the parts of settled jobs, which
+    /// this job released.
     pub(super) fn keep_parts(&mut self, block: Block, old: Block) {
         let parts = self.parts.remove(&old.number).unwrap_or_default();
         let mut others: Vec<Part> = split(&old, &parts).collect();
@@ -133,9 +134,9 @@ impl Accounts {
         }
     }
 
-    /// Treats the block at `newest` as the new version of `old`, if jobs share the old one: a table that grows is copied to a
-    /// larger block, and the smaller one is freed next. Otherwise a job whose entries are in the table would seem to have
-    /// lost them, and the job that adds one more entry to have allocated all of them.
+    /// Treats the block at `newest` as the new version of `old` if jobs share the old block. A table that grows is copied
+    /// to a larger block, and the smaller block is freed next. Otherwise the jobs whose entries are in the table would seem
+    /// to have freed them, and the job that adds one entry would seem to have allocated all of them.
     pub(super) fn replaced(&mut self, newest: usize, old: Block) {
         let Some(block) = self.blocks.get(&newest).copied() else {
             return;
@@ -173,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Returns the bytes that a job kept, those that it released, and the number of blocks that it kept.
+    /// Returns the bytes that a job kept, the bytes that it released, and the number of blocks that it kept.
     fn sums(accounts: &Accounts, job: u32) -> (u64, u64, u64) {
         let account = &accounts.jobs[&job];
         (account.kept_bytes, account.released_bytes, account.n_kept)
@@ -234,7 +235,7 @@ mod tests {
         let (mut accounts, [one, two, three]) = extended_by_three();
         accounts.settle(one);
         resize(&mut accounts, 0x100, block(250, two, 4));
-        // 190 bytes of others: 100 of the settled job, which it released, and 60 of a running one.
+        // The second job released the 100 bytes of the settled job. 60 bytes belong to the third job, which runs.
         assert_eq!(sums(&accounts, two), (190, 100, 1));
         assert_eq!(sums(&accounts, three), (60, 0, 1));
         assert_eq!(accounts.live_bytes_of_name(two), Some(190));

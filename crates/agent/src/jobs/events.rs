@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use heaptide_capture::Allocator;
 
 use super::accounts::{Accounts, Block};
-use super::{ACCOUNTS, GENERATION, NOBODY, VARIABLE, is_active};
+use super::{ACCOUNTS, GENERATION, NO_JOB, VARIABLE, is_active};
 use crate::cpython::{context, interpreter};
 use crate::hooks::events::Release;
 use crate::record::threads::ThreadState;
@@ -28,7 +28,7 @@ pub struct ThreadMemory {
     is_noted: u32,
     /// The thread's last release, in case it fails or is part of a `realloc`.
     released: Released,
-    /// The block that the thread has allocated, if that was its last event.
+    /// The block that the thread allocated last; 0 if a release followed.
     newest: usize,
 }
 
@@ -127,7 +127,7 @@ pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
 unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Accounts) -> u32 {
     if !context::is_trusted() {
         return match memory.thread_job {
-            NOBODY => accounts.job_of_thread(own_thread),
+            NO_JOB => accounts.job_of_thread(own_thread),
             job => job,
         };
     }
@@ -139,7 +139,7 @@ unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Acc
         // SAFETY: the map belongs to the context that this thread has entered.
         let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
         memory.job = match accounts.job_of(token) {
-            NOBODY => accounts.job_of_thread(own_thread),
+            NO_JOB => accounts.job_of_thread(own_thread),
             job => job,
         };
         memory.context = context;
@@ -191,15 +191,15 @@ pub unsafe fn allocated(
         allocator,
         Allocator::Realloc | Allocator::Reallocarray | Allocator::PymallocRealloc
     );
-    let was_no_jobs =
-        released.state == UNKNOWN_BLOCK || released.state == KNOWN_BLOCK && released.job == NOBODY;
-    if is_resized && was_no_jobs {
-        // The block existed before any job: most of it does not belong to this one.
-        job = NOBODY;
+    let belonged_to_no_job =
+        released.state == UNKNOWN_BLOCK || released.state == KNOWN_BLOCK && released.job == NO_JOB;
+    if is_resized && belonged_to_no_job {
+        // The block belonged to no job, so most of its bytes do not belong to this one.
+        job = NO_JOB;
     }
     let site = match interpreter::layout() {
         // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked.
-        Some(layout) if job != NOBODY => unsafe { accounts.sites.here(layout, thread_state) },
+        Some(layout) if job != NO_JOB => unsafe { accounts.sites.here(layout, thread_state) },
         _ => 0,
     };
     let block = Block {

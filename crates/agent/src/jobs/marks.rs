@@ -1,10 +1,10 @@
 //! Marks of `heaptide.job` in captures: numbers of jobs, and their entries in the registry.
 //!
-//! Every job gets a number and a token, whether or not something is recorded: a recording may start while it runs. The
-//! Python side keeps the running jobs and announces them then. Without a recording nothing else happens here, and no
-//! system call is made. Events find their job in `record::job_marks`.
+//! Every job gets a number and a token, even without a recording: a recording may start while the job runs. The Python side
+//! keeps a list of running jobs and announces them when a recording starts. Without a recording nothing else happens here,
+//! and no system call is made. Events find their job in `record::job_marks`.
 //!
-//! Runs on: the thread that begins or ends a job (with the GIL), or starts a recording. Allocates: past the hooks. Locks:
+//! Runs on: the thread that begins or ends a job (with the GIL), or starts a recording. Allocates: bypassing the hooks. Locks:
 //! `MARKS`, held across a fork. During fork: a child continues with a copy, because the job that forked it continues there.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use crate::record::threads::{self, Unrecorded};
 use crate::record::{self, clock};
 use crate::session::{self, Session};
 
-/// Distinct names beyond that have the name number 0 in event records.
+/// Further distinct names have the name number 0 in event records.
 const MAX_NAMES: usize = 10_000;
 
 static N_JOBS: AtomicU32 = AtomicU32::new(0);
@@ -34,17 +34,17 @@ pub(crate) static MARKS: ForkMutex<Marks> = ForkMutex::new(Marks {
 
 pub(crate) struct Marks {
     names: BTreeMap<Box<str>, u32>,
-    /// The number of a session and its open file with the resident size: opening one for each job would cost more than
-    /// all else.
+    /// The number of a session, and its open file with the resident size. Opening the file for each job would cost more
+    /// than the rest of the mark.
     resident: Option<(u32, Resident)>,
 }
 
 /// A job that has begun.
 pub struct Begun {
     pub number: u32,
-    /// The number of the job that surrounds it; 0 if there is none.
+    /// The number of the enclosing job; 0 if there is none.
     pub outer: u32,
-    /// A recording runs, in which the job must be announced.
+    /// Whether a recording is active, in which the job must be announced.
     pub is_recorded: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Description<'a> {
     pub key: Option<&'a str>,
     pub labels: &'a [(String, String)],
     pub outer: u32,
-    /// The operating system's number of the thread that it began in; 0 if unknown.
+    /// The operating system's ID of the thread in which it began; 0 if unknown.
     pub thread: u32,
     /// Nanoseconds since 1970.
     pub began_unix_ns: u64,
@@ -69,13 +69,13 @@ pub unsafe fn prepare(variable: usize, token: usize, bytes: usize) {
     job_marks::prepare(variable, token, bytes);
 }
 
-/// The calling thread as `pthread_self` and `threading.get_ident` name it.
+/// The ID of the calling thread, as `pthread_self` and `threading.get_ident` return it.
 pub fn own_thread() -> usize {
     // SAFETY: `pthread_self` has no preconditions.
     unsafe { libc::pthread_self() as usize }
 }
 
-/// The operating system's number of the calling thread.
+/// The operating system's ID of the calling thread.
 pub fn own_thread_id() -> u32 {
     sys::thread_id()
 }
@@ -202,7 +202,7 @@ pub unsafe fn end(number: u32, token: usize, outcome: Outcome, error: &str) {
     }));
 }
 
-/// Prepares a session that starts for the marks of running jobs: their first event may come before their announcement.
+/// Prepares a new session for the marks of running jobs, whose first events may precede their announcement.
 pub(crate) fn prepare_session(session: &Session) {
     if N_RUNNING.load(Ordering::Relaxed) > 0 {
         session.mark_version_with_jobs();

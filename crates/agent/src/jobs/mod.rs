@@ -1,7 +1,7 @@
 //! Accounts of jobs: the job that allocated each live block, and the allocation site.
 //!
-//! While jobs are traced, a table contains every live block that was allocated since, with its size, the job it was
-//! allocated for (`cpython::context`) and the stack, if there is one ([`sites`]). A job's account has the bytes that it
+//! While jobs are traced, a table contains every live block that was allocated since tracing started. Its entry has the
+//! size, the job (`cpython::context`) and the stack, if there is one ([`sites`]). A job's account has the bytes that it
 //! allocated and that are alive, and the bytes of earlier jobs that it freed. The job's rest is the difference, so a job
 //! that replaces a cache entry by one of equal size leaves nothing.
 //!
@@ -9,12 +9,12 @@
 //! hook → which job? → allocation: table[address] = (size, job, stack), account.kept += size
 //!                   → release:    owner's account.kept −= size; if the owner is settled: own account.released += size
 //! ```
-//! If several jobs extend a block, each is charged for the bytes that it added ([`charges`]).
-//! The hooks are compiled separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without
-//! jobs. If a recording is running, these hooks serve both (`hooks::job_events`); either may start and stop first.
-//! Hooks call [`events`]; this file starts and stops the tracing.
+//! If several jobs extend a block, each is charged for the bytes that it added ([`charges`]). The hooks are compiled
+//! separately for jobs (`hooks::HookMode::Jobs`), so they do not slow down a recording without jobs. If a recording is
+//! running, these hooks serve both (`hooks::job_events`). Tracing and recording may start and stop in any order. Hooks call
+//! [`events`]; this file starts and stops the tracing.
 //!
-//! Runs on: any thread. Allocates: past the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
+//! Runs on: any thread. Allocates: bypassing the hooks. Locks: `ACCOUNTS`, for each event; held across a fork. During
 //! fork: a child continues with a copy.
 
 pub(crate) mod accounts;
@@ -42,7 +42,7 @@ use crate::session::{self, LIFECYCLE};
 pub use accounts::Accounts;
 
 /// No job.
-pub(crate) const NOBODY: u32 = 0;
+pub(crate) const NO_JOB: u32 = 0;
 
 /// The accounts, while jobs are traced.
 pub(crate) static ACCOUNTS: ForkMutex<Option<Box<Accounts>>> = ForkMutex::new(None);
@@ -80,8 +80,8 @@ impl Drop for Excluded {
     }
 }
 
-/// Starts tracing jobs. The value of `variable`, a context variable, names the current one. Returns a warning if Python
-/// stacks cannot be read.
+/// Starts tracing jobs. The value of the context variable `variable` is the token of the current job. Returns a warning if
+/// Python stacks cannot be read.
 ///
 /// # Safety
 /// The calling thread holds the GIL, and the variable lives until [`stop`].
@@ -191,7 +191,7 @@ pub fn begin_in_thread(thread: usize, group: u32) -> Option<u32> {
     Some(job)
 }
 
-/// Ends a job: later allocations do not belong to it. `outer` is the job that surrounds it.
+/// Ends a job: later allocations do not belong to it. `outer` is the enclosing job.
 pub fn end(job: u32, outer: u32) {
     with(|accounts| accounts.end(job));
     if !context::is_trusted() {

@@ -1,14 +1,14 @@
 //! The Python object in a block of memory, if there is one.
 //!
-//! A block contains an object if, after the header that objects of some type have, there is a plausible reference count
-//! followed by the address of that type. Other blocks belong to an object: the items of a list, the table of a dict, a
+//! A block contains an object if a plausible reference count and the address of a type follow a header. Objects of this
+//! type must have a header of that length. Other blocks belong to an object: the items of a list, the table of a dict, a
 //! buffer.
 
 use super::sites::Words;
 use crate::cpython::offsets::{TypeField, managed_bytes, object, type_flag};
 use crate::cpython::references::Type;
 
-/// Header lengths that occur.
+/// All lengths of headers before objects.
 const HEADERS: [usize; 3] = [0, 16, 32];
 
 #[derive(Clone, Copy)]
@@ -91,8 +91,8 @@ impl ObjectInBlock {
     }
 }
 
-/// Returns whether a word may be a reference count. An address has bits set in the third quarter of the word, a count
-/// does not. (From 3.14 on the last quarter contains flags.)
+/// Returns whether a word may be a reference count. An address has some of the bits 32 to 47 set, a count does not. (From
+/// 3.14 on the highest 16 bits contain flags.)
 fn is_count(word: usize) -> bool {
     word as u32 != 0 && word >> 32 & 0xffff == 0 && word >> 48 < 0x100
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::NOBODY;
+use super::NO_JOB;
 use super::accounts::Accounts;
 use super::objects::Types;
 use super::sites::{SiteFrame, Words};
@@ -10,7 +10,7 @@ use super::sites::{SiteFrame, Words};
 /// The number of bytes of an object that are searched for pointers to memory that it owns.
 const MAX_SEARCHED: usize = 256;
 
-/// Live memory that one stack allocated.
+/// Live memory that was allocated on one stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteSum {
     pub bytes: u64,
@@ -19,8 +19,8 @@ pub struct SiteSum {
     pub frames: Vec<SiteFrame>,
 }
 
-/// Live objects of one type. The bytes include memory that the objects own and the same jobs allocated: a list's items,
-/// a dict's table, a buffer.
+/// Live objects of one type. The bytes include memory that the objects own and that the same jobs allocated: a list's
+/// items, a dict's table, a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TypeSum {
     /// Position of the type in the caller's list.
@@ -51,7 +51,7 @@ pub struct Rest {
 
 /// The jobs whose rest is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum JobSelection {
     Job(u32),
     AllJobs,
 }
@@ -64,7 +64,7 @@ impl Accounts {
     /// is held, since a release is reported before it happens.
     pub unsafe fn rest(
         &self,
-        whose: Whose,
+        selection: JobSelection,
         types: &Types,
         n_sites: usize,
         example_type: Option<u32>,
@@ -73,7 +73,7 @@ impl Accounts {
             n_lost: self.n_lost,
             ..Rest::default()
         };
-        if let Whose::Job(job) = whose {
+        if let JobSelection::Job(job) = selection {
             if let Some(account) = self.jobs.get(&job) {
                 rest.released_bytes = account.released_bytes;
                 rest.peak_bytes = account.peak_bytes;
@@ -82,9 +82,9 @@ impl Accounts {
                 rest.n_allocated = account.n_allocated;
             }
         }
-        let is_requested = |job: u32| match whose {
-            Whose::Job(requested) => job == requested,
-            Whose::AllJobs => job != NOBODY,
+        let is_requested = |job: u32| match selection {
+            JobSelection::Job(requested) => job == requested,
+            JobSelection::AllJobs => job != NO_JOB,
         };
         let mut by_site: Words<u32, (u64, u64)> = Words::default();
         let mut objects = Vec::new();

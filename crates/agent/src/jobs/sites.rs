@@ -109,7 +109,7 @@ impl Sites {
             let id = codes::id_and_text(&codes::JOB_CODES, layout, code, |text| {
                 texts.insert(text.id, CodeText::new(version, text));
             });
-            if id == codes::NOBODY {
+            if id == codes::NOT_WRITTEN {
                 continue;
             }
             let offset = instr_offset(layout, code, instruction);

@@ -1,4 +1,4 @@
-//! The address of a function's definition, past stubs in the executable.
+//! The address of a function's definition; stubs in the executable are skipped.
 
 use std::ffi::{CStr, c_int, c_void};
 

@@ -8,7 +8,7 @@
 //! at run time calls `dlsym` next, to find a symbol in it. The hook of `dlsym` leaves the caller's return address unchanged
 //! and searches for new libraries. The keeper also searches, every few milliseconds.
 //!
-//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: past the hooks. Locks: `LOADER`
+//! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: bypassing the hooks. Locks: `LOADER`
 //! around the linker's own lock. During fork: `LOADER` is held across it, so that no child inherits the linker's lock.
 
 mod definition;
@@ -26,7 +26,7 @@ use crate::native::modules;
 use crate::record::threads;
 use crate::{arenas, hooks};
 
-/// Taken before the linker's lock. Holds the libraries that are done, by the address of their program headers.
+/// Taken before the linker's lock. Holds the libraries that were visited, by the address of their program headers.
 pub static LOADER: ForkMutex<Option<HashSet<usize>>> = ForkMutex::new(None);
 /// The number of the current installation of hooks; 0 if none are installed.
 static INSTALLATION: AtomicU64 = AtomicU64::new(0);
@@ -79,9 +79,9 @@ fn is_current(installation: u64) -> bool {
     INSTALLATION.load(Ordering::Acquire) == installation
 }
 
-/// Installs the hooks in new libraries. The linker lists a library while it is still relocating it, and would crash on pages
-/// that are made read-only meanwhile. So this lists the libraries, waits until no thread is inside `dlopen`, and changes
-/// those of them that are still loaded.
+/// Installs the hooks in new libraries. The linker lists a library while it is still relocating it, and would crash if
+/// Heaptide made its pages read-only at that time. So this lists the libraries, waits until no thread is inside `dlopen`,
+/// and changes those of them that are still loaded.
 fn patch(installation: u64) {
     let (present, counters) = list_loaded();
     wait_for_loads();
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn on_symbol_lookup(handle: *mut c_void, name: *const c_ch
     let _errno = sys::KeepErrno::now();
     let _unrecorded = threads::Unrecorded::begin();
     patch_new();
-    // The result of RTLD_NEXT depends on the caller, and such a caller wants the function after its own.
+    // The result of RTLD_NEXT depends on the caller, which wants the function that follows its own.
     if INSTALLATION.load(Ordering::Acquire) == 0 || handle == libc::RTLD_NEXT || name.is_null() {
         return 0;
     }
@@ -164,7 +164,7 @@ struct Walk<'a> {
     task: Task,
     /// Libraries that may be changed, by the address of their program headers.
     present: &'a HashSet<usize>,
-    /// Libraries that are done, likewise.
+    /// Libraries that were visited, by the same address.
     done: HashSet<usize>,
     own_code: usize,
     linker_base: usize,

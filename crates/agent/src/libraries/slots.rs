@@ -238,11 +238,11 @@ impl Library {
         match task {
             Task::Remove => hook.has_hook_at(value).then_some(real),
             Task::Install(_) => {
-                let not_looked_up = relocation_type == relocation::JUMP_SLOT
+                let is_unbound = relocation_type == relocation::JUMP_SLOT
                     && symbol.st_shndx == 0
                     && self.contains(value);
                 let installed = hook.installed(arena);
-                (value == real || not_looked_up || (hook.has_hook_at(value) && value != installed))
+                (value == real || is_unbound || (hook.has_hook_at(value) && value != installed))
                     .then_some(installed)
             }
         }

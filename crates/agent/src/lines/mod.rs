@@ -1,9 +1,9 @@
 //! Memory line by line, in the program: the lines of a monitored function on which the resident size changed.
 //!
-//! A [`Watch`] is one call of one function and its table. While a thread has entered it, the interpreter reports when the
-//! function's code begins a line, is called, or returns: from 3.12 on through `sys.monitoring` (callbacks in the crate
-//! `extension` call [`event`]), before that through [`trace_hook`]. Other code of the program is not affected. [`table`]
-//! computes the sums, and [`reading`] decides when to read the size.
+//! A [`MonitoredCall`] is one call of one function and its table. While a thread has entered it, the interpreter reports when the
+//! function's code begins a line, is called, or returns. From 3.12 on it does so through `sys.monitoring` (callbacks in the
+//! crate `extension` call [`event`]), before that through [`trace_hook`]. Other code of the program is not affected.
+//! [`table`] computes the sums, and [`reading`] decides when to read the size.
 //!
 //! Runs on: the program's threads, with the GIL. Allocates: rarely, and never through the hooked functions.
 
@@ -20,16 +20,16 @@ pub use table::{Event, Row, Table};
 use crate::cpython::{Symbols, interpreter};
 
 /// One call of a monitored function.
-pub struct Watch {
-    /// Code objects whose lines belong to the table: the function's, and those of functions inside it.
+pub struct MonitoredCall {
+    /// Code objects whose lines belong to the table: of the function, and of functions nested in it.
     codes: Vec<Code>,
     table: UnsafeCell<Table>,
 }
 
 // SAFETY: the table is used only with the GIL held and under the thread's `is_busy` flag, so by one thread at a time.
-unsafe impl Send for Watch {}
+unsafe impl Send for MonitoredCall {}
 // SAFETY: as for `Send`: the GIL orders all uses of the table.
-unsafe impl Sync for Watch {}
+unsafe impl Sync for MonitoredCall {}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
@@ -41,7 +41,7 @@ pub struct Code {
 
 thread_local! {
     /// The calls that this thread has entered, innermost last.
-    static ENTERED: RefCell<Vec<Arc<Watch>>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Arc<MonitoredCall>>> = const { RefCell::new(Vec::new()) };
     /// The code of the last event, which the next event most likely belongs to.
     static LAST: LastCode = const { LastCode::new() };
 }
@@ -49,10 +49,10 @@ thread_local! {
 struct LastCode {
     /// Set while an event is processed, so that events which it causes are ignored.
     is_busy: Cell<bool>,
-    /// The address of the code, or 0; its entry, and the entered watch that has it.
+    /// The address of the code, or 0; its entry, and the entered call that has it.
     code: Cell<usize>,
     known: Cell<*const Code>,
-    watch: Cell<*const Watch>,
+    call: Cell<*const MonitoredCall>,
     /// The thread's state. It stays the same while the thread runs in an entered call.
     state: Cell<usize>,
 }
@@ -63,7 +63,7 @@ impl LastCode {
             is_busy: Cell::new(false),
             code: Cell::new(0),
             known: Cell::new(std::ptr::null()),
-            watch: Cell::new(std::ptr::null()),
+            call: Cell::new(std::ptr::null()),
             state: Cell::new(0),
         }
     }
@@ -75,32 +75,32 @@ impl LastCode {
         self.state.set(state);
     }
 
-    /// Finds the innermost watch that contains the code.
+    /// Finds the innermost call that contains the code.
     #[cold]
     fn find(&self, code: usize) -> bool {
-        let found = ENTERED.try_with(|entered| {
+        let result = ENTERED.try_with(|entered| {
             let entered = entered.try_borrow().ok()?;
-            entered.iter().rev().find_map(|watch| {
-                let known = watch.codes.iter().find(|known| known.address == code)?;
+            entered.iter().rev().find_map(|call| {
+                let known = call.codes.iter().find(|known| known.address == code)?;
                 self.known.set(known);
-                self.watch.set(Arc::as_ptr(watch));
+                self.call.set(Arc::as_ptr(call));
                 self.code.set(code);
                 Some(())
             })
         });
-        matches!(found, Ok(Some(())))
+        matches!(result, Ok(Some(())))
     }
 }
 
-impl Watch {
+impl MonitoredCall {
     /// With `from_nothing`, the first line shows all memory that existed before the call.
     pub fn new(
         codes: Vec<Code>,
         first_line: u32,
         reader: Reader,
         from_nothing: bool,
-    ) -> Arc<Watch> {
-        Arc::new(Watch {
+    ) -> Arc<MonitoredCall> {
+        Arc::new(MonitoredCall {
             codes,
             table: UnsafeCell::new(Table::new(first_line, reader, from_nothing)),
         })
@@ -110,7 +110,7 @@ impl Watch {
     ///
     /// # Safety
     /// The calling thread holds the GIL.
-    pub unsafe fn enter(self: &Arc<Watch>) {
+    pub unsafe fn enter(self: &Arc<MonitoredCall>) {
         // SAFETY: the GIL is held, and no event is being processed: Python calls this function.
         unsafe { &mut *self.table.get() }.enter();
         let _ = ENTERED.try_with(|entered| entered.borrow_mut().push(self.clone()));
@@ -121,13 +121,13 @@ impl Watch {
     ///
     /// # Safety
     /// The calling thread holds the GIL.
-    pub unsafe fn leave(self: &Arc<Watch>) {
+    pub unsafe fn leave(self: &Arc<MonitoredCall>) {
         // SAFETY: as in `enter`.
         unsafe { &mut *self.table.get() }.leave();
         let _ = LAST.try_with(LastCode::forget);
         let _ = ENTERED.try_with(|entered| {
             let mut entered = entered.borrow_mut();
-            if let Some(at) = entered.iter().rposition(|watch| Arc::ptr_eq(watch, self)) {
+            if let Some(at) = entered.iter().rposition(|call| Arc::ptr_eq(call, self)) {
                 entered.remove(at);
             }
         });
@@ -155,9 +155,9 @@ pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
         }
         if last.code.get() == code || last.find(code) {
             let frame = frame.unwrap_or_else(|| innermost_frame(last.state.get()));
-            // SAFETY: this thread has entered the watch. The Python object that entered it keeps it alive until `leave`,
+            // SAFETY: this thread has entered the call. The Python object that entered it keeps it alive until `leave`,
             // which clears the cache first. The GIL is held, and the flag prevents a nested event on this thread.
-            unsafe { (*(*last.watch.get()).table.get()).event(&*last.known.get(), frame, what) };
+            unsafe { (*(*last.call.get()).table.get()).event(&*last.known.get(), frame, what) };
         }
         last.is_busy.set(false);
     });
@@ -169,9 +169,9 @@ pub unsafe fn event(code: usize, frame: Option<usize>, what: Event) {
 /// The calling thread holds the GIL.
 pub unsafe fn set_aside(bytes: i64) {
     let _ = ENTERED.try_with(|entered| {
-        for watch in entered.borrow().iter() {
+        for call in entered.borrow().iter() {
             // SAFETY: the GIL is held, and no event is being processed: Python calls this function.
-            unsafe { &mut *watch.table.get() }.set_aside(bytes);
+            unsafe { &mut *call.table.get() }.set_aside(bytes);
         }
     });
 }

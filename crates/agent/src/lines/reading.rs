@@ -1,8 +1,8 @@
 //! Decides when to read the resident size.
 //!
-//! The size changes only through page faults and system calls, and both take time. A line that took less than half the
-//! time of the cheapest page fault on this machine cannot have changed it, so the size is not read: a line of a tight
-//! loop costs one read of the processor's counter. After longer lines the size is always read, so all values are exact.
+//! The size changes only through page faults and system calls, and both take time. A line that took less than half the time
+//! of the cheapest page fault on this machine cannot have changed the size, so the size is not read. A line of a tight loop
+//! costs only one read of the processor's counter. After longer lines the size is always read, so all values are exact.
 
 use std::sync::OnceLock;
 
@@ -88,7 +88,7 @@ impl Reader {
         }
     }
 
-    /// Marks the end of an event, from which time counts.
+    /// Marks the end of an event, at which the time of the next line begins.
     #[inline(always)]
     pub fn mark(&mut self) {
         if self.has_read {

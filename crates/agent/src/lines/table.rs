@@ -1,9 +1,9 @@
 //! The sums of one call: the visits of every line, the largest resident size after it, and its increment.
 //!
-//! The increment of a line is known when the next one begins, so one line is always *open*: the last one that began in
-//! the innermost frame. A call within the table's own code opens another line; when it ends, the caller's line is open
-//! again. So the increments of recursive functions, lambdas and comprehensions add up to that of the whole call, and
-//! none is counted twice. Calls of other functions belong to the line that made them.
+//! The increment of a line is known when the next one begins, so one line is always *open*: the last one that began in the
+//! innermost frame. A call within the table's own code opens another line; when it ends, the caller's line is open again.
+//! So the increments of recursive functions, lambdas and comprehensions add up to the increment of the whole call, and none
+//! is counted twice. Calls of other functions belong to the line that made them.
 
 use super::Code;
 use super::reading::Reader;

@@ -1,9 +1,9 @@
 //! Line events before `sys.monitoring`: a trace function in C, for 3.10 and 3.11.
 //!
 //! A thread can have one trace function, and a debugger or coverage may have set one. Heaptide keeps that function, calls
-//! it for every event exactly as the interpreter would, and restores it at the end. The interpreter has no function that
-//! returns it, but the thread state contains the function and its object. Heaptide finds both by comparing the state
-//! before and after it sets its own function.
+//! it for every event exactly as the interpreter would, and restores it at the end. The interpreter offers no way to get
+//! that function, but the thread state contains it and its object. Heaptide finds both by comparing the state before and
+//! after it sets its own function.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -185,13 +185,13 @@ unsafe extern "C" fn trace(_own: Opaque, frame: Opaque, what: c_int, argument: O
             let code = (functions.frame_code)(frame);
             (functions.dec_ref)(code);
             let line = || u32::try_from((functions.frame_line)(frame)).unwrap_or(0);
-            let event_is = match what {
+            let line_event = match what {
                 CALL => Event::Start,
                 LINE => Event::Line(line()),
-                // The code says whether this is a pause: a frame that has ended does not continue.
+                // Also for a return: the interpreter reports both alike, and a frame that has ended does not continue.
                 _ => Event::Yield,
             };
-            event(code as usize, Some(frame as usize), event_is);
+            event(code as usize, Some(frame as usize), line_event);
         }
     }
     match function {

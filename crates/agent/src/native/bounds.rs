@@ -48,8 +48,8 @@ fn mapping_of(address: usize) -> Option<Range<usize>> {
     }
     let mut scan = Scan::default();
     let mut buffer = [0u8; 4096];
-    let mut found = None;
-    while found.is_none() {
+    let mut mapping = None;
+    while mapping.is_none() {
         // SAFETY: the pointer and the length describe a live array.
         let got = unsafe { libc::read(file, buffer.as_mut_ptr().cast(), buffer.len()) };
         let Some(bytes) = usize::try_from(got).ok().and_then(|got| buffer.get(..got)) else {
@@ -59,11 +59,11 @@ fn mapping_of(address: usize) -> Option<Range<usize>> {
             break;
         }
         let mut readable = bytes.iter().filter_map(|&byte| scan.take(byte));
-        found = readable.find(|range| range.contains(&address));
+        mapping = readable.find(|range| range.contains(&address));
     }
     // SAFETY: this function opened the descriptor.
     unsafe { libc::close(file) };
-    found
+    mapping
 }
 
 /// Parses lines such as `7ffc1000-7ffc3000 rw-p 00000000 00:00 0` byte by byte.

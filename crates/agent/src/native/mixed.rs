@@ -298,7 +298,7 @@ impl Writer<'_, '_> {
         stack.set_written(at, self.count);
     }
 
-    /// Writes the next Python frame and those after it that the same native frame evaluates.
+    /// Writes the next Python frame and the following ones that the same native frame evaluates.
     fn evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
         self.python(stack, layout);
         self.rest_of_evaluation(native, stack, layout);

@@ -7,7 +7,7 @@
 //!
 //! Without `--native` nothing here runs: the `native` pointer of every thread is null.
 //!
-//! Runs on: the thread whose event it is. Allocates: past the hooks, for each new library. Locks: `MODULES` for each new
+//! Runs on: the thread whose event it is. Allocates: bypassing the hooks, for each new library. Locks: `MODULES` for each new
 //! address, with a bounded wait. During fork: `MODULES` is held.
 
 pub mod bounds;

@@ -1,8 +1,8 @@
 //! The library of an address, its number, and its call-frame information.
 //!
-//! The registry describes a library, by path and build ID, at the first address in it, and again if it is loaded at another
-//! address. A library keeps its number when it is loaded again. Code objects take their numbers from the same sequence,
-//! so a frame can refer to either.
+//! The agent describes a library in the registry, by path and build ID, when an address in it first occurs, and again if
+//! the library is loaded at another address. A library keeps its number when it is loaded again. Code objects take their
+//! numbers from the same sequence, so a frame can refer to either.
 //!
 //! Data cached by address is valid until a library is unloaded, which changes [`generation`].
 
@@ -27,7 +27,7 @@ const N_TRIES: usize = 2000;
 /// Segments of a library that are remembered.
 const MAX_SEGMENTS: usize = 8;
 
-/// A counter of the unloads after which an address may belong to another library.
+/// Changes when a library is unloaded, because its addresses may then belong to another library.
 #[inline(always)]
 pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
@@ -44,9 +44,9 @@ pub struct Modules {
     loaded: Vec<Module>,
     generation: u64,
     ids: HashMap<(Vec<u8>, Vec<u8>), u32>,
-    /// The number of frames in code of no library.
+    /// The module number of frames whose code belongs to no library.
     nowhere: u32,
-    /// The number of the frame that replaces missing frames.
+    /// The module number of the frame that replaces missing frames.
     cut: u32,
 }
 
@@ -137,7 +137,7 @@ pub enum Owner {
     Busy,
 }
 
-/// The library that `pc`, an address in a live frame of this thread, is in.
+/// Returns the owner of `pc`, an address in a live frame of this thread.
 pub fn owner_of(pc: usize) -> Owner {
     let Some(mut guard) = lock_with_limit() else {
         return Owner::Busy;
@@ -145,11 +145,11 @@ pub fn owner_of(pc: usize) -> Owner {
     let Some(modules) = guard.as_mut() else {
         return Owner::Busy;
     };
-    let found = match find(pc) {
-        Ok(found) => found,
+    let library = match find(pc) {
+        Ok(library) => library,
         Err(Busy) => return Owner::Busy,
     };
-    let Some(found) = found else {
+    let Some(library) = library else {
         return Owner::Nowhere(modules.nowhere);
     };
     let now = generation();
@@ -158,13 +158,13 @@ pub fn owner_of(pc: usize) -> Owner {
         modules.loaded.clear();
     }
     let known = modules.loaded.iter().find(|module| {
-        module.start == found.start && module.end == found.end && module.base == found.base
+        module.start == library.start && module.end == library.end && module.base == library.base
     });
     match known {
         Some(&known) => Owner::Module(known),
         None => {
             // SAFETY: a frame of this thread continues in the library, so the library stays loaded.
-            let module = unsafe { modules.learn(&found) };
+            let module = unsafe { modules.learn(&library) };
             modules.loaded.push(module);
             Owner::Module(module)
         }
@@ -254,7 +254,7 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
 fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     struct Search {
         pc: usize,
-        found: Option<LoadedLibrary>,
+        library: Option<LoadedLibrary>,
     }
     unsafe extern "C" fn visit(
         info: *mut libc::dl_phdr_info,
@@ -273,7 +273,7 @@ fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
         if !(start..end).contains(&search.pc) {
             return 0;
         }
-        search.found = Some(LoadedLibrary {
+        search.library = Some(LoadedLibrary {
             start,
             end,
             base,
@@ -284,10 +284,10 @@ fn find_by_list(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
         1
     }
     let _loader = LOADER.try_lock().ok_or(Busy)?;
-    let mut search = Search { pc, found: None };
+    let mut search = Search { pc, library: None };
     // SAFETY: the callback gets the search that it expects.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    Ok(search.found)
+    Ok(search.library)
 }
 
 fn extent(headers: &[libc::Elf64_Phdr], base: usize) -> (usize, usize) {
@@ -308,28 +308,28 @@ impl Modules {
     ///
     /// # Safety
     /// The library stays loaded during the call.
-    unsafe fn learn(&mut self, found: &LoadedLibrary) -> Module {
+    unsafe fn learn(&mut self, library: &LoadedLibrary) -> Module {
         let mut module = Module {
             id: 0,
-            start: found.start,
-            end: found.end,
-            base: found.base,
+            start: library.start,
+            end: library.end,
+            base: library.base,
             index_at: 0,
             index_end: 0,
             segments: [(0, 0); MAX_SEGMENTS],
         };
         let mut build_id: &[u8] = &[];
         let mut n_segments = 0;
-        let headers: &[libc::Elf64_Phdr] = if found.n_headers == 0 {
+        let headers: &[libc::Elf64_Phdr] = if library.n_headers == 0 {
             &[]
         } else {
             // SAFETY: address and number come from the linker or from the library's own header, and the library stays loaded.
-            unsafe { std::slice::from_raw_parts(found.headers, found.n_headers) }
+            unsafe { std::slice::from_raw_parts(library.headers, library.n_headers) }
         };
         for header in headers {
-            let at = found.base.wrapping_add(header.p_vaddr as usize);
+            let at = library.base.wrapping_add(header.p_vaddr as usize);
             let end = at.wrapping_add(header.p_memsz as usize);
-            let is_inside = at >= found.start && end <= found.end && at <= end;
+            let is_inside = at >= library.start && end <= library.end && at <= end;
             if !is_inside {
                 continue;
             }
@@ -351,7 +351,7 @@ impl Modules {
             (module.index_at, module.index_end) = (0, 0);
         }
         // SAFETY: the linker's name of a library is a C string that lives as long as the library.
-        let path = unsafe { path_of(found.name) };
+        let path = unsafe { path_of(library.name) };
         let key = (path, build_id.to_vec());
         module.id = match self.ids.get(&key) {
             Some(&id) => id,
@@ -359,9 +359,9 @@ impl Modules {
         };
         session::note(&Entry::Module(ModuleEntry {
             id: module.id,
-            base: found.base as u64,
-            start: found.start as u64,
-            length: (found.end - found.start) as u64,
+            base: library.base as u64,
+            start: library.start as u64,
+            length: (library.end - library.start) as u64,
             time: clock::ticks() >> session::tick_shift(),
             path: &key.0,
             build_id: &key.1,

@@ -2,9 +2,9 @@
 //! information.
 //!
 //! Compilers describe for every instruction the caller's stack pointer (the *canonical frame address*) and the addresses of
-//! saved registers. A walk needs three things: the canonical frame address as an offset from the stack or base pointer, the
-//! return address right below it, and the address of the saved base pointer. Information that needs more is rare, and ends
-//! the walk.
+//! saved registers. A walk needs the canonical frame address, as an offset from the stack or base pointer. It also needs
+//! the return address right below it and the address of the saved base pointer. Information that needs more is rare, and
+//! ends the walk.
 
 use gimli::{
     BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, NativeEndian, Operation, Register,
@@ -19,7 +19,7 @@ const BASE_POINTER: Register = Register(6);
 const STACK_POINTER: Register = Register(7);
 const RETURN_ADDRESS: Register = Register(16);
 
-/// The way to find the canonical frame address.
+/// How to find the canonical frame address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum CallerRule {
@@ -186,7 +186,8 @@ fn aligned_offset(
     }
 }
 
-/// The register and offset of an expression that is only their sum, and whether it reads the word at that address.
+/// Returns register and offset of an expression that is their sum, and whether the expression reads the word at that
+/// address.
 fn simple(
     section: &EhFrame<EndianSlice<'_, NativeEndian>>,
     expression: &UnwindExpression<usize>,

@@ -1,12 +1,11 @@
 //! The native frames of the calling thread, found by call-frame information and remembered from event to event.
 //!
-//! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk
-//! goes from the innermost frame outwards until it reaches a frame of the last event. That alone does not prove that
-//! the frames further out are unchanged: another function may call the same one at the same depth. But each step
-//! depends only on the frame and on two or three words of memory whose addresses were remembered: the return address,
-//! the saved base pointer, and for a function that aligned its stack the saved frame address. If the frame and these
-//! words are unchanged, so is the next frame, and so on outwards. Comparing them takes about a nanosecond per frame,
-//! because no load waits for another.
+//! A frame is (ip, sp, bp): the address at which it continues, the start of its stack, and its base pointer. The walk goes
+//! from the innermost frame outwards until it reaches a frame of the last event. That alone does not prove that the frames
+//! further out are unchanged: another function may call the same one at the same depth. But each step depends only on the
+//! frame and on two or three words whose addresses were remembered. These are the return address, the saved base pointer,
+//! and for a function that aligned its stack the saved frame address. If the frame and these words are unchanged, so is the
+//! next frame, and so on outwards. Comparing them takes about a nanosecond per frame, because no load waits for another.
 //!
 //! Most functions use the base pointer as a general register, and the interpreter's evaluation keeps a value there that
 //! differs in every call. So a base pointer is compared only if it is needed to find this frame's caller, or the caller of a
@@ -30,8 +29,8 @@ use super::{bounds, mixed, modules};
 use crate::record::stack::cut::{KEPT_INNERMOST, LEAST_CUT};
 use crate::session;
 
-/// Frames that are remembered and written; the outermost of a deeper stack are cut. The window that remains moves as rarely
-/// as that of `record::stack`, for the same reason.
+/// Frames that are remembered and written; the outermost of a deeper stack are cut. The remaining window moves as rarely as
+/// the window of `record::stack`, for the same reason.
 pub const MAX_DEPTH: usize = 4096;
 
 /// One remembered frame.
@@ -43,8 +42,8 @@ pub struct NativeFrame {
     bp: usize,
     /// The start of the caller's stack.
     pub end: usize,
-    /// The addresses from which the return address, the caller's base pointer and `end` were read; 0 if they were not read
-    /// from memory, and for a base pointer that the caller does not need.
+    /// The addresses from which the return address, the caller's base pointer and `end` were read. 0 if a value was not
+    /// read from memory, or if the caller does not need the base pointer.
     ip_at: usize,
     bp_at: usize,
     end_at: usize,
@@ -56,7 +55,7 @@ pub struct NativeFrame {
     pub n_written: u32,
     /// For a frame that evaluates Python: frames of the mixed stack before the first Python frame; otherwise `u32::MAX`.
     pub n_before: u32,
-    /// `bp` leads to the caller of this frame or of one further out. If not, `bp` may be outdated.
+    /// Whether `bp` is needed to find the caller of this frame or of one further out. If not, `bp` may be outdated.
     needs_base: bool,
 }
 
@@ -65,9 +64,9 @@ pub struct NativeFrame {
 pub struct NativeStack {
     /// Number of valid entries, outermost first.
     pub depth: usize,
-    /// The outer frames are missing.
+    /// Whether the outer frames are missing.
     pub is_cut: bool,
-    /// Fewest entries with which the stack stays as it is: [`LEAST_CUT`] if it was too deep, otherwise 0.
+    /// A stack with fewer entries is walked again: [`LEAST_CUT`] if the stack was too deep, otherwise 0.
     least_depth: usize,
     /// Frames of the mixed stack in the chunk.
     pub n_total: u32,
@@ -80,7 +79,8 @@ pub struct NativeStack {
     pub entries: [NativeFrame; MAX_DEPTH],
     /// Frames of the current walk that are not remembered, innermost first.
     fresh: [NativeFrame; MAX_DEPTH],
-    /// By Python frame: an address in the native frame that evaluates it; 0 if the one of the frame before evaluates it.
+    /// By Python frame: an address in the native frame that evaluates it; 0 if the native frame of the previous Python
+    /// frame also evaluates this one.
     pub marks: [usize; mixed::MAX_PYTHON_DEPTH],
 }
 

@@ -1,15 +1,15 @@
 //! A change of the mode, thread by thread.
 //!
 //! The session names the wanted mode. A thread adopts it at its next recorded event: it hands its chunk over and begins one
-//! whose head names the mode, so that readers weigh each block by the mode in which its allocation was recorded.
+//! whose head contains the number of the mode. Readers weigh each block by the mode in which its allocation was recorded.
 //!
 //! Hooks are compiled for one mode, and import slots change one after the other while other threads run. Some callers keep
-//! the address of an old hook for ever. So a hook may belong to another mode than its thread has adopted. Each class of hook
-//! compares the order word with the token of its class. A thread has only the token of the class it has adopted, so a hook of
-//! the other class finds a mismatch and enters the slow path. Hooks of sampled sessions test the thread's countdown first; in
-//! exact mode it is always negative. So the fast paths need no code for changes.
+//! the address of an old hook forever. So a thread may call a hook of another mode than the one it has adopted. A hook
+//! compares the order word with the token of its class, exact or sampled. A thread has only the token of the class it has
+//! adopted, so a hook of the other class finds a mismatch and enters the slow path. Hooks of sampled sessions test the
+//! thread's countdown first; in exact mode it is always negative. So the fast paths need no code for changes.
 //!
-//! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old one, because its weight
+//! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old mode, because its weight
 //! depends on the probability with which it was chosen.
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: the store's, when the chunk is handed over.
@@ -20,7 +20,7 @@ use super::{alloc, hand_over, sampler};
 use crate::hooks::{EXACT, SAMPLED};
 use crate::native;
 use crate::record::threads::{NO_TOKEN, ThreadState};
-use crate::session::{self, ModeNow, Session};
+use crate::session::{self, ModeEntry, Session};
 
 /// Gives the thread's token to the hooks of the mode that the thread has adopted.
 pub(super) fn set_token(state: &mut ThreadState, token: u64) {
@@ -34,7 +34,7 @@ pub(super) fn set_token(state: &mut ThreadState, token: u64) {
 }
 
 /// Sets the fields of a thread's state that depend on the mode. The thread's chunk is empty.
-pub(super) fn set_mode(state: &mut ThreadState, now: &ModeNow) {
+pub(super) fn set_mode(state: &mut ThreadState, now: &ModeEntry) {
     state.mode = now.number;
     state.sampler.set_mean(now.mode.sample_bytes);
     state.native = std::ptr::null_mut();
@@ -54,7 +54,7 @@ pub(super) fn set_mode(state: &mut ThreadState, now: &ModeNow) {
 /// Adopts the wanted mode if the thread has another one. The thread has joined the session.
 #[cold]
 pub(crate) fn adopt(state: &mut ThreadState, session: &Session) {
-    let now = session.mode_now();
+    let now = session.current_mode();
     if state.mode == now.number {
         return;
     }
@@ -64,7 +64,7 @@ pub(crate) fn adopt(state: &mut ThreadState, session: &Session) {
     set_token(state, token);
 }
 
-/// Records an allocation that the sampler took. Not inlined, because few are.
+/// Records an allocation that the sampler took. Not inlined, because it is rare.
 ///
 /// # Safety
 /// As for [`alloc`].
@@ -107,7 +107,7 @@ pub(super) unsafe fn alloc_sampled(
     }
 }
 
-/// Records an allocation through a hook that records every one, although the thread has adopted a sampled mode.
+/// Handles an allocation in a hook of exact mode although its thread has adopted a sampled mode.
 ///
 /// # Safety
 /// As for [`alloc`].
@@ -120,6 +120,6 @@ pub(super) unsafe fn alloc_by_old_hook(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: the caller's promise is that of `alloc_if_sampled`.
+    // SAFETY: the caller promises what `alloc_if_sampled` requires.
     unsafe { super::alloc_if_sampled(state, allocator, size, address, below) };
 }

@@ -4,7 +4,7 @@
 //! deallocator of the code type: when a known code object is freed, its address is removed and [`n_deaths`] changes. Then
 //! every thread drops its cached addresses. A code object whose deallocator is running is never read.
 //!
-//! Runs on: any thread, outside the hot path. Allocates: past the hooks. Locks: `CODES`, held
+//! Runs on: any thread, outside the hot path. Allocates: bypassing the hooks. Locks: `CODES`, held
 //! across a fork. During fork/exit: a child's session begins with an empty list.
 
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use crate::host::locks::ForkMutex;
 use crate::record::threads;
 use crate::session;
 
-/// The number of code objects that could not be read.
+/// Used for every code object that could not be read.
 const UNKNOWN: u32 = 0;
-/// The number of code objects whose frames are not written: the one between a class and its `__init__`, from 3.13 on.
-pub const NOBODY: u32 = u32::MAX;
+/// Used for code objects whose frames are not written: the shim between a class and its `__init__`, from 3.13 on.
+pub const NOT_WRITTEN: u32 = u32::MAX;
 
 /// The next free number. Libraries also get numbers from it.
 static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
@@ -90,7 +90,7 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
     })
 }
 
-/// The same for any table. `is_new` receives the texts of a code object that is not in the table yet.
+/// Does the same as [`id_of`] for any table. `is_new` receives the texts of a code object that is not in the table yet.
 pub fn id_and_text(
     table: &ForkMutex<Option<Codes>>,
     layout: &Layout,
@@ -115,8 +115,8 @@ pub fn id_and_text(
         return UNKNOWN;
     };
     if text.name.utf8 == b"__init__" && text.filename.utf8 == b"__init__" {
-        codes.by_address.insert(address, NOBODY);
-        return NOBODY;
+        codes.by_address.insert(address, NOT_WRITTEN);
+        return NOT_WRITTEN;
     }
     // SAFETY: the code object stays alive during this call, for the same reason, and the slice is not used after it.
     let line_table = unsafe { text.linetable.as_slice() };

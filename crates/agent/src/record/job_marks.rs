@@ -1,12 +1,12 @@
-//! The job of an allocation: found in the interpreter's context, written to the chunk when it changes.
+//! The job of an allocation: read from the interpreter's context, written to the chunk when it changes.
 //!
 //! `heaptide.job` sets a context variable to a *token*, a `bytes` object whose first eight bytes are the job's number and the
 //! number of its name. A hook reads them through `cpython::context`, without the GIL. When the job ends, its token becomes
 //! zero, so that threads and tasks that outlive the job belong to no job.
 //!
-//! A chunk begins without a job. Before an allocation whose job differs from the last one written there, the thread writes
-//! a job record. The search is repeated only if the thread entered another context, if a variable of the context was set,
-//! or if any job began or ended ([`GENERATION`]).
+//! A chunk begins without a job. Before an allocation whose job differs from the last job in the chunk, the thread writes a
+//! job record. The job is determined again only if the thread entered another context, if a variable of the context was
+//! set, or if any job began or ended ([`GENERATION`]).
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: never.
 
@@ -23,7 +23,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 static VARIABLE: AtomicUsize = AtomicUsize::new(0);
 static TOKEN_OFFSET: AtomicUsize = AtomicUsize::new(0);
 
-/// More threads than that cannot have assigned jobs at the same time.
+/// The largest number of threads that can have assigned jobs at the same time.
 const MAX_ASSIGNED: usize = 1024;
 /// Jobs that another thread assigned to a thread: the thread's `pthread_self`, and the two numbers of the job.
 static ASSIGNED: [Assigned; MAX_ASSIGNED] = [const {
@@ -32,7 +32,7 @@ static ASSIGNED: [Assigned; MAX_ASSIGNED] = [const {
         job: AtomicU64::new(0),
     }
 }; MAX_ASSIGNED];
-/// Number of entries that were ever used: a search goes no further.
+/// Number of entries that were ever used, at which a search ends.
 static N_ASSIGNED: AtomicUsize = AtomicUsize::new(0);
 
 struct Assigned {
@@ -103,7 +103,7 @@ pub(super) fn are_used() -> bool {
 /// Writes a job record if the thread's job differs from the one that its chunk has. `is_shared` is true for memory that the
 /// allocator of an interpreter or a library maps for later use: it belongs to no job.
 ///
-/// The state's position is below its limit, so there is room for several records.
+/// The state's position must be below its limit, so that there is room for several records.
 #[inline(always)]
 pub(super) fn sync(state: &mut ThreadState, is_shared: bool) {
     let thread_state = if interpreter::layout().is_some() {
@@ -142,13 +142,14 @@ fn update(
     };
     state.job.context = context;
     state.job.variables = variables;
-    // The next allocation of this thread must be looked up again.
+    // The job of this thread's next allocation must be determined again.
     state.job.generation = if is_shared { 0 } else { generation };
     if numbers.job == state.job.written {
         return;
     }
     state.job.written = numbers.job;
-    // SAFETY: the position is below the limit, which lies `EVENT_ROOM` before the slot's end, or one time record after it.
+    // SAFETY: the position is below the limit, or at most one time record after it. The limit lies `EVENT_ROOM` before the
+    // slot's end.
     let mut room = unsafe {
         Room::new(
             &mut state.tables,
@@ -163,7 +164,7 @@ fn update(
     state.position = unsafe { state.position.add(n_bytes) };
 }
 
-/// Returns the job of the calling thread: that of its context, or the one that was assigned to the thread.
+/// Returns the job of the calling thread: the job of its context, or the job that was assigned to the thread.
 ///
 /// # Safety
 /// `variables` is 0 or the map of the context that the calling thread has entered.
@@ -197,8 +198,8 @@ fn assigned() -> JobNumbers {
     let own = unsafe { libc::pthread_self() } as usize;
     // The last assignment counts.
     let mut entries = ASSIGNED[..n_assigned.min(MAX_ASSIGNED)].iter().rev();
-    let found = entries.find(|entry| entry.thread.load(Ordering::Acquire) == own);
-    found.map_or_else(JobNumbers::default, |entry| {
+    let entry = entries.find(|entry| entry.thread.load(Ordering::Acquire) == own);
+    entry.map_or_else(JobNumbers::default, |entry| {
         JobNumbers::from_word(entry.job.load(Ordering::Relaxed))
     })
 }
@@ -242,7 +243,7 @@ pub(crate) fn current_here() -> JobNumbers {
     if interpreter::layout().is_none() {
         return JobNumbers::default();
     }
-    // SAFETY: the thread state is the calling thread's own, and the map that of the context it has entered.
+    // SAFETY: the thread state is the calling thread's own, and the map belongs to the context that the thread has entered.
     unsafe {
         let (_, variables) = context::entered(interpreter::thread_state());
         current(variables)
@@ -274,8 +275,8 @@ pub(crate) unsafe fn rename(bytes: usize, numbers: JobNumbers) {
 /// Makes a token name no job.
 ///
 /// # Safety
-/// The `bytes` object whose bytes are at `bytes` is alive, has 8 of them, and is a token that only the context variable and
-/// its job refer to: nothing else has read its contents or its hash.
+/// `bytes` is the address of the content of a live `bytes` object of at least 8 bytes. The object is a token: only the
+/// context variable and its job refer to it, and nothing else has read its content or its hash.
 pub(crate) unsafe fn forget(bytes: usize) {
     // SAFETY: the caller's promise; the bytes of such an object are aligned to 8. All accesses to them are atomic.
     unsafe { AtomicU64::from_ptr(bytes as *mut u64) }.store(0, Ordering::Relaxed);

@@ -3,11 +3,12 @@
 //! An event consists of up to five records: thread switch, time, change of job, change of stack, and the event itself. The slot's
 //! `committed` moves only after all of them are written, so a kill in between loses this one event.
 //!
-//! **Order between threads.** One shared word names the thread that recorded last and holds a sequence number. A thread that
-//! finds its own name there continues to write. Any other thread takes the next number, stores its name and writes a
-//! switch record. A release is recorded before it happens and an allocation after it. So when a block passes from one thread
-//! to another through the allocator, the allocator's own synchronisation makes the second thread see the first one's name.
-//! Causally related events are therefore always in order, and a program with one thread needs only a load and a comparison.
+//! **Order between threads.** One shared word, the *order word*, names the thread that recorded last and holds a sequence
+//! number. A thread that finds its own name there continues to write. Any other thread takes the next number, stores its
+//! name and writes a switch record. A release is recorded before it happens and an allocation after it. So when a block
+//! passes from one thread to another through the allocator, the allocator's own synchronisation makes the second thread see
+//! the first one's name. Causally related events are therefore always in order, and a program with one thread needs only a
+//! load and a comparison.
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: when a chunk is full. During fork/exit: the kernel
 //! wipes the order word in a child, so the next event of the child enters `switch`, which records nothing.
@@ -77,8 +78,8 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. For this event alone, `below` is one
-/// more frame below the innermost one.
+/// Records one allocation, through a hook of the class `CLASS`: `EXACT` or `SAMPLED`. `below` is an additional innermost
+/// frame for this event alone.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
@@ -94,7 +95,7 @@ pub(crate) unsafe fn alloc<const CLASS: u8>(
     let state = unsafe { &mut *pointer };
     if !begin::<CLASS, true>(state) {
         if CLASS == EXACT && state.sampler.is_sampling() {
-            // SAFETY: the caller's promise is the same, and `state` is not used afterwards.
+            // SAFETY: the caller promises the same, and `state` is not used afterwards.
             unsafe { adoption::alloc_by_old_hook(pointer, allocator, size, address, below) };
         }
         return;
@@ -156,7 +157,8 @@ pub(crate) unsafe fn alloc_if_sampled(
     address: usize,
     below: Option<Frame>,
 ) {
-    // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller's promise is that of `alloc_sampled`.
+    // SAFETY: `enter` marked the state busy, so its thread alone uses it; the caller promises what `alloc_sampled`
+    // requires.
     unsafe {
         if (*state).sampler.takes(size) {
             adoption::alloc_sampled(state, allocator, size, address, below);
@@ -170,7 +172,7 @@ pub(crate) unsafe fn alloc_if_sampled(
 /// `state` comes from `threads::enter` on this thread.
 #[inline(always)]
 pub(crate) unsafe fn free<const CLASS: u8>(state: *mut ThreadState, address: usize) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe { one_record::<CLASS>(state, |tables, out| tables.write_free(out, address as u64)) };
 }
 
@@ -183,7 +185,7 @@ pub(crate) unsafe fn free_range<const CLASS: u8>(
     address: usize,
     length: usize,
 ) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe {
         one_record::<CLASS>(state, |tables, out| {
             tables.write_free_range(out, address as u64, length as u64)
@@ -196,7 +198,7 @@ pub(crate) unsafe fn free_range<const CLASS: u8>(
 /// # Safety
 /// As for [`free`].
 pub(crate) unsafe fn unfree<const CLASS: u8>(state: *mut ThreadState) {
-    // SAFETY: the caller's promise is that of `one_record`.
+    // SAFETY: the caller promises what `one_record` requires.
     unsafe { one_record::<CLASS>(state, |tables, out| tables.write_unfree(out)) };
 }
 
@@ -206,7 +208,7 @@ pub(crate) unsafe fn unfree<const CLASS: u8>(state: *mut ThreadState) {
 /// As for [`free`].
 pub(crate) unsafe fn job_end(state: *mut ThreadState, job: u32) {
     let write = |tables: &mut Tables, out: &mut Writer| tables.write_job_end(out, job);
-    // SAFETY: the caller's promise is that of `one_record`; the state belongs to this thread, so its counter does.
+    // SAFETY: the caller promises what `one_record` requires; the state and its counter belong to this thread.
     unsafe {
         let is_written = match (*state).sampler.is_sampling() {
             true => one_record::<SAMPLED>(state, write),
@@ -362,7 +364,7 @@ fn join(state: &mut ThreadState, session: &session::Session) {
     state.tables.reset(0, 0);
     state.job.begin_chunk();
     state.stack.forget();
-    adoption::set_mode(state, session.mode_now());
+    adoption::set_mode(state, session.current_mode());
     adoption::set_token(state, u64::from(state.index) + 1);
     session.announce_thread(state.stream, state.os_id);
 }
@@ -413,7 +415,7 @@ pub(crate) fn hand_over(state: &mut ThreadState, session: &session::Session) {
     unsafe { hand_over_slot(state, session) };
 }
 
-/// Does the same for any thread, whose accounts of jobs may be in use meanwhile.
+/// Does the same for the state of any thread. That thread may use its accounts of jobs meanwhile.
 ///
 /// # Safety
 /// `state` is a thread's state, and no other thread uses the fields that belong to the recording.
@@ -421,7 +423,7 @@ pub(crate) unsafe fn hand_over_slot(state: *mut ThreadState, session: &session::
     // SAFETY: the caller's promise. Each access is to one field, so nothing here refers to the whole state.
     unsafe {
         if let Some(slot) = (*state).slot.take() {
-            session.store.leave(Filled {
+            session.store.enqueue(Filled {
                 slot,
                 n_events: (*state).n_events,
                 last_sequence: (*state).tables.sequence(),

@@ -1,12 +1,12 @@
 //! The blocks that a thread has allocated while Heaptide's own Python code runs on it.
 //!
-//! These blocks are not in the capture, so their releases must not be either: the release of a block that a capture does not
-//! know would count as one of a block from before the recording. All other releases at that time are of the program's
-//! blocks, which a garbage collection or a cache of the interpreter drops.
+//! These blocks are not in the capture, so their releases must not be in it either: readers would take them for releases of
+//! blocks from before the recording. All other releases at that time are of the program's blocks, which a garbage
+//! collection or a cache of the interpreter drops.
 //!
-//! A table of sets of four words, one word per block. Each has the number of the thread's current stretch of own work, so
-//! the words of an earlier one need not be cleared. If a set is full, a new block replaces another one, whose release is then
-//! recorded without need: readers ignore it.
+//! A *stretch* is one uninterrupted run of Heaptide's own code on a thread. The table has sets of four words, one word per
+//! block. A word contains the number of its stretch, so words of earlier stretches need not be cleared. If a set is full, a
+//! new block replaces another one. The release of the replaced block is recorded, and readers ignore it.
 //!
 //! Blocks that outlive the stretch are forgotten, because another thread or the program may release them, and the program's
 //! next block may lie at the same address.
@@ -18,7 +18,7 @@ use crate::host::{own_memory, sys};
 
 const WAYS: usize = 4;
 const N_SETS: usize = 1 << 12;
-/// Bits of a word that hold an address. The rest is the number of the stretch of own work.
+/// Bits of a word that hold an address. The other bits hold the number of the stretch.
 const ADDRESS_BITS: u32 = 48;
 
 type Sets = [[u64; WAYS]; N_SETS];
@@ -27,9 +27,9 @@ type Sets = [[u64; WAYS]; N_SETS];
 #[repr(C)]
 pub struct OwnBlocks {
     sets: *mut Sets,
-    /// The number of the current stretch of own work; 0 before the first one.
+    /// The number of the current stretch; 0 before the first one.
     stretch: u16,
-    /// The thread is resizing one of the program's blocks: one of the C library, and one of Python's allocators.
+    /// Whether the thread is resizing a block of the program: of the C library, and of Python's allocators.
     is_resizing: [bool; 2],
 }
 
@@ -44,7 +44,7 @@ impl Key {
         Key(address & !7 | u64::from(is_pythons))
     }
 
-    /// Neighbouring blocks are in neighbouring sets, so a short stretch of own work touches few pages.
+    /// Neighbouring blocks are in neighbouring sets, so a short stretch touches few pages.
     fn set(self) -> usize {
         let address = self.0 as usize;
         (address >> 4 ^ address >> 16) % N_SETS
@@ -52,12 +52,12 @@ impl Key {
 }
 
 impl OwnBlocks {
-    /// Begins a stretch of own work: forgets all blocks.
+    /// Begins a stretch and forgets all blocks.
     pub fn begin(&mut self) {
         self.forget_resizing();
         self.stretch = self.stretch.wrapping_add(1);
         if self.stretch == 0 {
-            // The numbers start again, so words of earlier stretches must go.
+            // The numbers start again, so words of earlier stretches must be cleared.
             self.stretch = 1;
             if let Some(sets) = self.sets() {
                 *sets = [[0; WAYS]; N_SETS];
@@ -86,16 +86,16 @@ impl OwnBlocks {
         let Some(sets) = self.sets() else {
             return false;
         };
-        let found = sets[key.set()].iter_mut().find(|other| **other == word);
-        found.map(|other| *other = 0).is_some()
+        let slot = sets[key.set()].iter_mut().find(|other| **other == word);
+        slot.map(|other| *other = 0).is_some()
     }
 
-    /// Notes whether one of the program's blocks is being resized, by this kind of allocator.
+    /// Notes whether a block of the program is being resized, by Python's allocators or by the C library.
     pub fn set_resizing(&mut self, is_pythons: bool, is_resizing: bool) {
         self.is_resizing[usize::from(is_pythons)] = is_resizing;
     }
 
-    /// Whether the block that was just allocated is the new version of one of the program's. Only for one block.
+    /// Returns whether the block that was just allocated replaces a resized block of the program, and resets this flag.
     pub fn take_resizing(&mut self, is_pythons: bool) -> bool {
         std::mem::take(&mut self.is_resizing[usize::from(is_pythons)])
     }

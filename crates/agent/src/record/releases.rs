@@ -1,8 +1,8 @@
 //! The addresses that were released since the mode changed.
 //!
 //! After a change from exact to sampled, or when Python objects are no longer recorded, blocks of the former mode are still
-//! alive, and their releases must be recorded. The agent has no list of them. It records the first release at each address
-//! since the change: a block of the former mode that is still alive was not released since, and after its release the address
+//! alive, and their releases must be recorded. The agent has no list of them. It therefore records the first release at
+//! each address since the change. A live block of the former mode was not released since, and after its release the address
 //! can only hold a later block. Some of these releases belong to blocks that were never recorded; readers ignore them.
 //!
 //! One bit for every eight bytes of address space, in pages that are mapped when they are first needed: 1.6 % of the
@@ -43,7 +43,7 @@ pub fn begin() {
     IS_WANTED.store(true, Ordering::SeqCst);
 }
 
-/// No releases are needed: a session starts, or records every event.
+/// Stops recording first releases, because a session starts or records every event.
 pub fn end() {
     IS_WANTED.store(false, Ordering::SeqCst);
 }
@@ -53,8 +53,8 @@ pub fn are_wanted() -> bool {
     IS_WANTED.load(Ordering::Relaxed)
 }
 
-/// Whether this is the first release at `address` since the change. Also true if there is no memory to remember it: a release
-/// that is recorded without need does no harm.
+/// Whether this is the first release at `address` since the change. Also true if there is no memory to remember it: an
+/// unnecessary release in the capture does no harm.
 pub fn is_first(address: usize) -> bool {
     let Some((word, bit)) = word_of(address) else {
         return true;

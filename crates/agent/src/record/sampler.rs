@@ -22,12 +22,12 @@ const WAYS: usize = 4;
 const MAX_ENTRIES: usize = 1 << 21;
 const MIN_ENTRIES: usize = 1 << 16;
 
-/// Number of counters. Each counts the followed blocks in 256 bytes of about every 16 MB.
+/// Number of counters. Each counts the followed blocks in some neighbourhoods of 256 bytes, about 16 MB apart.
 const N_COUNTERS: usize = 1 << 16;
 /// A counter with this value keeps it, because it may have counted more blocks than it can hold.
 const FULL: u8 = u8::MAX;
 
-/// All counters are full, because the mode has changed.
+/// Whether all counters were set to `FULL` because the mode has changed.
 static SATURATED: AtomicBool = AtomicBool::new(false);
 static COUNTERS: [AtomicU8; N_COUNTERS] = [const { AtomicU8::new(0) }; N_COUNTERS];
 /// The wanted sampling distance; 0 if the session records every event.
@@ -289,13 +289,13 @@ pub fn unfollow(address: usize) -> bool {
 
 /// Removes an address from the table. Only the thread that removes it also updates the counter.
 fn take_out(way: &AtomicUsize, address: usize) -> bool {
-    let is_there = way
+    let was_followed = way
         .compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed)
         .is_ok();
-    if is_there {
+    if was_followed {
         count_out(address);
     }
-    is_there
+    was_followed
 }
 
 fn count_out(address: usize) {

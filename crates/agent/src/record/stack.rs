@@ -10,8 +10,8 @@
 //!                 ▲ equal ▲   ✗                     `hints` finds remembered frames by their address
 //! ```
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
-//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this
-//! function, with or without the GIL. [`cut`] bounds the cost of an event of a deep stack.
+//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this function,
+//! with or without the GIL. [`cut`] bounds the cost of an event with a deep stack.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
@@ -26,7 +26,7 @@ use crate::cpython::{Layout, instr_offset};
 use crate::record::Room;
 use crate::record::codes;
 
-/// Frames that are remembered and written. A chunk must hold a push for each.
+/// Maximum number of frames that are remembered and written. A chunk must have room for a push record of each.
 pub const MAX_DEPTH: usize = 4096;
 const N_HINTS: usize = 256;
 const N_CACHED_CODES: usize = 256;
@@ -48,7 +48,7 @@ struct Entry {
 #[repr(u8)]
 enum WrittenAs {
     Frame,
-    /// None: a shim between C and Python.
+    /// No record: a shim between C and Python.
     Nothing,
     /// The frame that replaces this one and all frames outside of it.
     Cut,
@@ -78,7 +78,7 @@ pub struct Stack {
     deaths_seen: u64,
     /// The caller of the outermost entry: 0, or the innermost frame that a cut stack leaves out.
     caller: usize,
-    /// Fewest entries with which the stack stays as it is: [`cut::LEAST_CUT`] if it is cut, otherwise 0.
+    /// A stack with fewer entries is read again: [`cut::LEAST_CUT`] if the stack is cut, otherwise 0.
     least_depth: usize,
     /// The index of a frame's entry, by a hash of the frame's address. May be stale: checked before it is used.
     hints: [u16; N_HINTS],
@@ -118,7 +118,7 @@ impl Stack {
         if codes::n_deaths() != self.deaths_seen {
             self.pop_all_and_forget_codes(room);
         }
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `find_change` requires.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return true;
@@ -133,7 +133,7 @@ impl Stack {
     /// As for [`Stack::sync`].
     #[inline(always)]
     unsafe fn find_change(&mut self, layout: &Layout, thread_state: usize) -> Change {
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `innermost`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `innermost` requires.
         let leaf = unsafe { innermost(layout, thread_state) };
 
         // The new part: from the leaf up to the first frame that is remembered.
@@ -242,7 +242,7 @@ impl Stack {
     /// # Safety
     /// The chain is `entries[..known]` followed by `fresh[..n_fresh]` backwards, and all of it is live.
     unsafe fn write_change(&mut self, layout: &Layout, change: Change, room: &mut Room) -> bool {
-        // SAFETY: the caller's promise about the chain is that of `narrow`.
+        // SAFETY: the caller promises about the chain what `narrow` requires.
         let (first_changed, depth) = unsafe { self.narrow(layout, &change) };
         let known = change.known;
         let n_before = self.n_written(self.depth);
@@ -311,7 +311,7 @@ impl Stack {
         if codes::n_deaths() != self.deaths_seen {
             self.forget_codes();
         }
-        // SAFETY: the caller's promise about `thread_state` and `layout` is that of `find_change`.
+        // SAFETY: the caller promises about `thread_state` and `layout` what `find_change` requires.
         let change = unsafe { self.find_change(layout, thread_state) };
         if change.first_changed == self.depth && change.n_fresh == 0 {
             return None;
@@ -344,7 +344,8 @@ impl Stack {
         self.entries[i].n_written = n_written;
     }
 
-    /// The first entry after those of the first `n_written` written frames; shims right before it count as part of it.
+    /// Returns the first entry after those of the first `n_written` written frames, or the first of the shims directly
+    /// before it.
     pub fn first_not_written(&self, n_written: u32) -> usize {
         let entries = &self.entries[..self.depth];
         let mut at = entries.partition_point(|entry| entry.n_written <= n_written);
@@ -413,7 +414,7 @@ impl Stack {
         } else {
             self.learn_code(layout, code)
         };
-        if id == codes::NOBODY {
+        if id == codes::NOT_WRITTEN {
             return None;
         }
         let offset = instr_offset(layout, code, instruction);

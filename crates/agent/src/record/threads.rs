@@ -10,9 +10,9 @@
 //! ```
 //! [`guards`] exclude events of Heaptide's own code.
 //!
-//! Destructors of other libraries may allocate after Heaptide's destructor has run. So that destructor requests another
-//! call in every round that the C library allows. Later events are recorded through one shared state, whose `busy`
-//! field is its lock.
+//! Destructors of other libraries may allocate after Heaptide's destructor has run. Heaptide's destructor therefore
+//! requests another call in every round that the C library allows. Later events are recorded through one shared state,
+//! whose `busy` field is its lock.
 //!
 //! Runs on: any thread. Allocates: whole pages from the kernel. Locks: `POOL` when a thread begins or ends. During
 //! fork: `POOL` is held across it; in the child all states but the caller's return to the pool.
@@ -83,7 +83,7 @@ pub(crate) struct ThreadState {
     pub slot: Option<Slot>,
     /// The native stack, in a session that records native frames; null otherwise.
     pub native: *mut NativeStack,
-    /// The job that the chunk has last.
+    /// The job of the last record in the chunk.
     pub job: ThreadJob,
     pub tables: Tables,
     pub sampler: Sampler,
@@ -94,9 +94,9 @@ pub(crate) struct ThreadState {
     pub stream: u32,
     /// Chunks begun in this session.
     pub n_chunks: u32,
-    /// Index in `STATES`. Plus 1, it is the thread's name in the order word.
+    /// Index in `STATES`. The thread's token in the order word is this plus 1.
     pub index: u32,
-    /// The operating system's number of the thread.
+    /// The operating system's ID of the thread.
     pub os_id: u32,
     exit_rounds: u32,
     /// The program has blocked SIGBUS in this thread; see [`crate::host::signals`].
@@ -129,8 +129,8 @@ pub(crate) enum Entered {
     No,
 }
 
-/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded, or if only a
-/// release must be.
+/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded, or only if it is
+/// a release.
 #[inline(always)]
 pub(crate) fn enter() -> *mut ThreadState {
     match enter_any() {
@@ -153,7 +153,7 @@ pub(crate) fn enter_any() -> Entered {
     let state = word as *mut ThreadState;
     // SAFETY: a word that is not a small number points to this thread's state, and states are never unmapped.
     let busy = unsafe { &(*state).busy };
-    // Two comparisons and not one `match`: the compiler would make a table of jumps, which costs more.
+    // Two comparisons, because the compiler would turn a `match` into a jump table, which costs more.
     let now = busy.load(Ordering::Relaxed);
     if now == IDLE {
         busy.store(RECORDING, Ordering::Relaxed);
@@ -171,7 +171,7 @@ pub(crate) fn enter_any() -> Entered {
     Entered::No
 }
 
-/// Whether Python code of Heaptide runs on a thread, given its `busy`. Counts an event during another one.
+/// Whether Python code of Heaptide runs on a thread, given its `busy`. Counts an event that interrupted another one.
 #[cold]
 #[inline(never)]
 fn is_own_python(now: u32) -> bool {
@@ -256,7 +256,7 @@ fn first_state() -> *mut ThreadState {
     state
 }
 
-/// Takes a state from the pool: busy, with this thread's number, in no session. Null if there is no memory for one.
+/// Takes a state from the pool: busy, with this thread's ID, in no session. Null if there is no memory for one.
 fn take_state() -> *mut ThreadState {
     let _guard = POOL.lock();
     let mut state = FREE.load(Ordering::Relaxed);
@@ -327,7 +327,7 @@ fn return_to_pool(state: *mut ThreadState) {
 extern "C" fn on_thread_exit(state: *mut libc::c_void) {
     let _errno = sys::KeepErrno::now();
     let state: *mut ThreadState = state.cast();
-    // SAFETY: `enter_slowly` stored this thread's own state under the key.
+    // SAFETY: `first_state` stored this thread's own state under the key.
     unsafe {
         (*state).exit_rounds += 1;
         if (*state).exit_rounds < DESTRUCTOR_ROUNDS {

@@ -1,7 +1,7 @@
 //! One word per thread, read with two instructions.
 //!
 //! A `thread_local!` in a library loaded by `dlopen` costs a call to `__tls_get_addr` for every access. Every event needs
-//! the word, so it is declared in assembly with the *initial-exec* model: the loader takes eight bytes from the space that
+//! the word, so it is declared in assembly with the *initial-exec* model. The loader takes eight bytes from the space that
 //! the C library reserves for such libraries, and an access is two loads. There is no destructor here: [`super::threads`]
 //! owns the word and defines its small values.
 //!
@@ -38,7 +38,7 @@ core::arch::global_asm!(
 pub fn get() -> usize {
     let value: usize;
     // SAFETY: the linker fills the GOT entry with the word's offset from the thread pointer, and `fs` holds that pointer on
-    // every thread of a Linux process; so this reads the calling thread's word.
+    // every thread of a Linux process. So this reads the calling thread's word.
     unsafe {
         core::arch::asm!(
             "mov {value}, qword ptr [rip + heaptide_thread@GOTTPOFF]",

@@ -1,9 +1,9 @@
 //! Forks: the child stops recording, and starts its own recording if the session follows forks.
 //!
-//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this:
-//! the kernel wipes the page of the order word in the child, and a handler, which the C library runs first in the
-//! child, forgets the session. Before the fork another handler takes every lock that a child may need. So no other
-//! thread holds one of them, or the linker's lock, while the process is copied.
+//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this. The
+//! kernel wipes the page of the order word in the child, and the C library first runs a handler in the child that forgets
+//! the session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of
+//! them, or the linker's lock, while the process is copied.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -27,7 +27,7 @@ use crate::{arenas, jobs};
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// The parent's session, in a child of a session that follows forks.
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
-/// The main thread's frame that forked last; 0 if it is unknown.
+/// The frame of the main thread that forked last; 0 if it is unknown.
 static FORKING_FRAME: AtomicUsize = AtomicUsize::new(0);
 
 struct Inheritance {
@@ -66,9 +66,9 @@ pub(crate) fn take_inheritance() -> Option<(Config, [u8; 16], u32)> {
 
 /// Calls `resume`, which starts threads again after a fork, once the interpreter has counted the threads of the process.
 ///
-/// The interpreter warns about a fork in a process with several threads; Heaptide's own must not cause that warning. A
-/// version that counts after its hooks runs `resume` later, as a pending call. This applies only to the main
-/// thread: a process that forks from another thread has several threads anyway, so `resume` runs at once.
+/// The interpreter warns about a fork in a process with several threads; Heaptide's own must not cause that warning. On a
+/// Python version that counts after it has run the fork hooks, `resume` runs later, as a pending call. This applies only to
+/// the main thread: a process that forks from another thread has several threads anyway, so `resume` runs at once.
 ///
 /// # Safety
 /// The calling thread holds the GIL, and is in an `after_in_parent` hook without a Python frame. `resume` ignores
@@ -95,8 +95,8 @@ fn add_pending(symbols: &Symbols, resume: *mut c_void) -> bool {
     unsafe { (symbols.add_pending_call)(resume_unless_in_hook, resume) == 0 }
 }
 
-/// Runs `resume`, a [`PendingCall`]. A later hook that is a Python function makes pending calls before the interpreter has
-/// counted threads; there the call is put off until the forking frame itself runs again.
+/// Runs `resume`, a [`PendingCall`]. If a later hook is a Python function, the interpreter makes pending calls in it,
+/// before it counts threads. The call is then postponed until the forking frame runs again.
 extern "C" fn resume_unless_in_hook(resume: *mut c_void) -> c_int {
     let is_in_hook = interpreter::is_below(FORKING_FRAME.load(Ordering::Relaxed));
     if is_in_hook && Symbols::resolve().is_ok_and(|symbols| add_pending(&symbols, resume)) {

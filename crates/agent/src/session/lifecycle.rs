@@ -4,7 +4,7 @@
 //! threads, and then waits for the busy ones. A thread that reads the word later finds zero. So after the wait no thread
 //! writes, and the memory can be freed.
 //!
-//! Runs on: the thread that starts or stops (with the GIL). Allocates: past the hooks. Locks: `LIFECYCLE`. During fork:
+//! Runs on: the thread that starts or stops (with the GIL). Allocates: bypassing the hooks. Locks: `LIFECYCLE`. During fork:
 //! see [`super::fork`].
 
 use std::path::PathBuf;
@@ -217,7 +217,8 @@ pub unsafe fn stop() -> Option<Stopped> {
         Keeper::Running(keeper) => keeper::stop(keeper),
         Keeper::Paused(checkpoints) => checkpoints,
     };
-    // No thread finds a failure any more, so none starts to count dropped events. Those that count must be waited for.
+    // No thread finds a failure any more, so none starts to count dropped events. Threads that already count must be waited
+    // for.
     if !ORDER.dropped.swap(null_mut(), Ordering::SeqCst).is_null() {
         all_quiet &= wait_for_recording_threads();
     }
@@ -307,14 +308,14 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     // Forgotten and not dropped: the keeper's thread does not exist in this process.
     std::mem::forget(LIFECYCLE.lock().take());
     if session.config.mode.follow_fork && !session.abandoned.load(Ordering::Acquire) {
-        inherit(&session.config, session.mode_now().mode, session.id);
+        inherit(&session.config, session.current_mode().mode, session.id);
     }
 }
 
 /// Longest wait for other threads, which need microseconds unless they are stopped.
 const MAX_WAIT_NS: u64 = 2_000_000_000;
 
-/// Waits until no thread reads the session, which none finds any more. Returns `false` if one does not finish.
+/// Waits until no thread reads the session. No thread can find it any more. Returns `false` if one does not finish.
 fn wait_for_readers() -> bool {
     let deadline = clock::monotonic_ns() + MAX_WAIT_NS;
     while N_READERS.load(Ordering::SeqCst) > 0 {

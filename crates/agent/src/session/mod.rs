@@ -11,7 +11,7 @@
 //!
 //! [`lifecycle`] starts and stops a recording.
 //!
-//! Runs on: any thread. Allocates: past the hooks. Locks: the registry's. During fork: see [`fork`].
+//! Runs on: any thread. Allocates: bypassing the hooks. Locks: the registry's. During fork: see [`fork`].
 
 pub mod config;
 pub mod error;
@@ -31,7 +31,7 @@ pub(crate) use self::lifecycle::{LIFECYCLE, forget_after_fork, wait_for_recordin
 pub use self::lifecycle::{
     pause_keeper, prepare_interpreter, resume_keeper, start, start_in_child, stop,
 };
-pub(crate) use self::mode::{ModeNow, WantedMode};
+pub(crate) use self::mode::{ModeEntry, WantedMode};
 pub use self::mode::{active_mode, change_mode};
 use crate::file::checkpoint::Checkpoints;
 use crate::file::keeper;
@@ -80,7 +80,7 @@ pub struct Session {
     /// Losses since they were last written to the file, by `Lost as usize`.
     lost: [AtomicU64; Lost::ALL.len() + 1],
     abandoned: AtomicBool,
-    /// The file's version says that it may contain job marks.
+    /// Whether the file's version allows job marks.
     has_jobs: AtomicBool,
 }
 
@@ -219,7 +219,7 @@ pub fn position() -> Option<RecordingPosition> {
     let session = current()?;
     Some(RecordingPosition {
         path: session.config.path.to_string_lossy().into_owned(),
-        objects: session.mode_now().mode.objects,
+        objects: session.current_mode().mode.objects,
         segment,
     })
 }
@@ -278,7 +278,7 @@ impl Session {
         self.n_streams.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn mode_now(&self) -> &'static ModeNow {
+    pub(crate) fn current_mode(&self) -> &'static ModeEntry {
         self.wanted_mode.get()
     }
 

@@ -4,10 +4,10 @@
 //! note in the registry → first releases (`record::releases`) → publish → cut in the order of events → hooks
 //! ```
 //! After the cut every thread takes a new sequence number before its next event, and finds the published mode there
-//! (`record::adoption`). Hooks that do not record every release are installed after the cut, so a release that is left out
+//! (`record::adoption`). Hooks that do not record every release are installed after the cut. So a release that they omit
 //! never belongs to a block that another thread recorded in the former mode.
 //!
-//! Runs on: the thread that changes the mode (with the GIL). Allocates: past the hooks. Locks: `LIFECYCLE`.
+//! Runs on: the thread that changes the mode (with the GIL). Allocates: bypassing the hooks. Locks: `LIFECYCLE`.
 
 use std::ptr::null;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -20,21 +20,21 @@ use crate::session::error::ChangeError;
 use crate::{hooks, native};
 
 /// A mode of a session. It is never freed, because a thread may be reading it.
-pub struct ModeNow {
+pub struct ModeEntry {
     /// 0 is the mode in the capture's header.
     pub number: u32,
     /// Clock units at which it was chosen.
     time: u64,
     pub mode: Mode,
-    previous: *const ModeNow,
+    previous: *const ModeEntry,
 }
 
 /// The mode that a session wants now, with all earlier ones.
-pub struct WantedMode(AtomicPtr<ModeNow>);
+pub struct WantedMode(AtomicPtr<ModeEntry>);
 
 impl WantedMode {
     pub fn new(mode: Mode) -> WantedMode {
-        WantedMode(AtomicPtr::new(Box::into_raw(Box::new(ModeNow {
+        WantedMode(AtomicPtr::new(Box::into_raw(Box::new(ModeEntry {
             number: 0,
             time: 0,
             mode,
@@ -42,13 +42,13 @@ impl WantedMode {
         }))))
     }
 
-    pub fn get(&self) -> &'static ModeNow {
+    pub fn get(&self) -> &'static ModeEntry {
         // SAFETY: always a leaked box.
         unsafe { &*self.0.load(Ordering::Acquire) }
     }
 
     fn set(&self, change: ModeChange) {
-        let next = Box::new(ModeNow {
+        let next = Box::new(ModeEntry {
             number: change.number,
             time: change.time,
             mode: change.mode,
@@ -77,7 +77,7 @@ impl WantedMode {
 
 /// The mode of the current session; `None` while nothing is recorded.
 pub fn active_mode() -> Option<Mode> {
-    read_active(|session| session.mode_now().mode)
+    read_active(|session| session.current_mode().mode)
 }
 
 /// Changes the mode of the current session: sampling distance, objects and native frames. Returns whether it was different.
@@ -93,7 +93,7 @@ pub unsafe fn change_mode(wanted: Mode) -> Result<bool, ChangeError> {
     if !is_active() {
         return Err(ChangeError::NotRecording);
     }
-    let now = session.mode_now();
+    let now = session.current_mode();
     let mode = Mode {
         objects: wanted.objects,
         sample_bytes: wanted.sample_bytes,

@@ -17,7 +17,7 @@ pub(super) const ROOT: u32 = 0;
 /// memory, but a crafted file with many collisions cannot make decoding slow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NodeIndex {
-    /// Indices into `nodes`. 0 marks an empty slot: it is the root, which is never a child. The length is a power of two.
+    /// Indices into `nodes`. 0 marks an empty slot, because the root is never a child. The length is a power of two.
     slots: Vec<u32>,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! 0 tag (u32)   4 raw length (u32)   8 stored length (u32)   12 zero (u32)   16 checksum of the stored bytes (u64)   24 bytes
 //! ```
-//! Stored bytes are one zstd frame, or the raw ones where the two lengths are equal. No number or text is spread over two
+//! Stored bytes are one zstd frame, or the raw bytes if the two lengths are equal. No number or text is split between two
 //! blocks. The blocks of a column follow each other; readers skip unknown tags.
 
 use std::io::{self, Read, Write};
@@ -39,11 +39,11 @@ pub mod tag {
     pub const FRAMES: u32 = 13;
     pub const STACKS: u32 = 14;
     pub const STACK_NUMBERS: u32 = 15;
-    /// Empty, and the last one. A file without it was cut.
+    /// The last block, which is empty. A file without it was cut.
     pub const END: u32 = 0x444e_4548;
 }
 
-/// Writes columns one after another, in the same memory.
+/// Writes columns one after another and reuses its buffers.
 pub struct ColumnWriter<W> {
     out: W,
     tag: u32,
@@ -70,7 +70,7 @@ impl<W: Write> ColumnWriter<W> {
         Ok(())
     }
 
-    /// Called between two entries: no entry is spread over two blocks.
+    /// Must be called between two entries, so that no entry is split between two blocks.
     #[inline]
     pub fn entry(&mut self) -> io::Result<()> {
         if self.raw.len() >= BLOCK_LEN {

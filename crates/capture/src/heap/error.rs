@@ -21,7 +21,7 @@ pub enum HeapFailure {
     Directory,
     Unreadable(io::Error),
     Empty,
-    /// A capture.
+    /// The file is a capture.
     Recording,
     Foreign,
     Newer(NewerFormat),

@@ -3,7 +3,7 @@
 //! Depending on the type, the number is an index into the names, a position, or unused. A position that does not fit is
 //! stored as the largest number.
 
-/// The way in which an object refers to another.
+/// How an object refers to another. The text after the colon is the meaning of the label's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EdgeType {

@@ -67,7 +67,7 @@ pub struct HeapHeader {
     pub facts: Facts,
     /// One sentence for each part that could not be read.
     pub notes: Vec<String>,
-    /// The recording that was active at that moment. It has the allocation stacks of the objects.
+    /// The recording that was active when the snapshot was taken. It has the allocation stacks of the objects.
     pub recording: Option<RecordingPosition>,
 }
 
@@ -307,7 +307,8 @@ impl HeapSnapshot {
             .unwrap_or(&NONE)
     }
 
-    /// Returns for every object the one whose `__dict__` it is, or [`NO_OBJECT`]. A shared dict belongs to the first.
+    /// Returns for each object its owner if it is the `__dict__` of another object, else [`NO_OBJECT`]. The first of
+    /// several owners counts.
     pub fn dict_owners(&self) -> Vec<u32> {
         let mut owners = vec![NO_OBJECT; self.objects.len()];
         for object in 0..self.objects.len() as u32 {

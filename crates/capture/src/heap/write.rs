@@ -133,7 +133,7 @@ fn write_tables<W: Write>(
         columns.varint(u64::from(info.flags));
     }
     columns.begin(tag::NAMES)?;
-    // The first is the empty one, which is in every snapshot.
+    // The first name is empty and in every snapshot.
     for name in snapshot.names.iter().skip(1) {
         columns.entry()?;
         columns.text(name);

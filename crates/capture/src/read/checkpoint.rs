@@ -1,8 +1,8 @@
 //! Checkpoints of a bounded capture: choosing the valid one, and reading its bytes.
 //!
-//! A file may hold several, because a program can be killed between writing one and removing the one before. The newest
-//! one whose pieces are all present and intact is used. If only an older one is intact, nothing is missing: a program
-//! removes a checkpoint before it removes any of the events after it.
+//! A file may hold several, because a program can be killed between writing one and removing the previous one. The reader
+//! uses the newest one whose pieces are all present and intact. If only an older one is intact, no event is missing: the
+//! agent removes the old checkpoint before it removes any event that only the new one contains.
 
 use std::cmp::Reverse;
 use std::mem;

@@ -18,7 +18,7 @@ use super::scan::{Doubt, Scan, Unless, holds_chunk};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkRef {
     pub head: ChunkHead,
-    /// Sequence number in force after the last record.
+    /// The thread's sequence number after the last record.
     pub last_sequence: u64,
     /// Allocations and frees in it.
     pub n_events: u32,
@@ -69,8 +69,8 @@ impl Sorted {
         sorted
     }
 
-    /// Leaves out the events in the checkpoint, and decides which doubts are damage. `failed` is the damage of checkpoints
-    /// newer than the chosen one.
+    /// Removes chunks whose events are in the checkpoint, and decides which doubts of the scan are damage. `failed` is the
+    /// damage of checkpoints newer than the chosen one.
     pub(super) fn settle(&mut self, checkpoint: Option<&Checkpoint>, failed: Vec<Damage>) {
         let any_in_slot = self.all().any(|chunk| chunk.container == Container::Slot);
         let lost_checkpoint = checkpoint.is_none() && !self.begins_with_the_first_events();
@@ -150,7 +150,7 @@ impl Sorted {
         chunks
     }
 
-    /// Adds notes for missing chunks. With a checkpoint, the first chunks of the threads may be gone.
+    /// Adds notes for missing chunks. If there is a checkpoint, the agent may have removed the first chunks of each thread.
     fn note_missing(&mut self, has_checkpoint: bool) {
         let mut notes = Vec::new();
         let mut expected = (REGISTRY_STREAM, 0);
@@ -293,10 +293,10 @@ fn read_failed(stream: u32, error: &io::Error) -> DamageCategory {
     }
 }
 
-/// Unpacks a block's bytes. Returns their number, or `None` if the bytes are not a packed block.
+/// Unpacks a block's bytes. Returns the unpacked length, or `None` if the bytes are invalid.
 fn unpack(stored: &[u8], unpacked: &mut [u8]) -> Option<usize> {
     thread_local! {
-        // Its working memory is worth keeping: a reader unpacks thousands of blocks on each of its threads.
+        // Kept per thread, because a reader unpacks thousands of blocks on each of its threads.
         static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
     UNPACKER.with_borrow_mut(|unpacker| {

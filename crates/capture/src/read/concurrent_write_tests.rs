@@ -17,7 +17,7 @@ const N_SLOTS: usize = 2;
 /// Events in a full slot.
 const FULL: u64 = 20;
 
-type Found = (u32, Container, u64);
+type ScannedChunk = (u32, Container, u64);
 
 fn slot_at(index: usize) -> usize {
     SLOTS_OFFSET + index * SLOT_LEN
@@ -78,13 +78,16 @@ fn append_block(bytes: &mut Vec<u8>, number: u32) {
 }
 
 /// Scans the file; returns number, container and event count of each chunk. `change` runs before each read of a slot. It
-/// receives the slot and the number of its reads, including this one.
-fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Vec<Found> {
-    let mut times = [0; N_SLOTS];
+/// receives the slot and how often the slot was read, including this read.
+fn scan_while_changing(
+    bytes: Vec<u8>,
+    change: fn(slot: usize, n_reads: u32, &mut Vec<u8>),
+) -> Vec<ScannedChunk> {
+    let mut n_reads = [0; N_SLOTS];
     let source = Source::Changing(Changing::new(bytes, move |offset, bytes| {
         if let Some(slot) = (0..N_SLOTS).find(|slot| slot_at(*slot) as u64 == offset) {
-            times[slot] += 1;
-            change(slot, times[slot], bytes);
+            n_reads[slot] += 1;
+            change(slot, n_reads[slot], bytes);
         }
     }));
     let sorted = Sorted::new(Scan::run(&source, 0));
@@ -105,8 +108,8 @@ fn found(bytes: Vec<u8>, change: fn(slot: usize, time: u32, &mut Vec<u8>)) -> Ve
 fn slot_filled_before_the_next_one_is_read_is_found_full() {
     let mut bytes = empty_slots();
     fill(&mut bytes, 0, 0, 5);
-    let chunks = found(bytes, |slot, time, bytes| {
-        if (slot, time) == (1, 1) {
+    let chunks = scan_while_changing(bytes, |slot, n_reads, bytes| {
+        if (slot, n_reads) == (1, 1) {
             fill(bytes, 0, 0, FULL);
             fill(bytes, 1, 1, 3);
         }
@@ -119,8 +122,8 @@ fn slot_filled_before_the_next_one_is_read_is_found_full() {
 
 #[test]
 fn slot_begun_and_filled_before_the_next_one_is_read_is_found() {
-    let chunks = found(empty_slots(), |slot, time, bytes| {
-        if (slot, time) == (1, 1) {
+    let chunks = scan_while_changing(empty_slots(), |slot, n_reads, bytes| {
+        if (slot, n_reads) == (1, 1) {
             fill(bytes, 0, 0, FULL);
             fill(bytes, 1, 1, 3);
         }
@@ -135,7 +138,7 @@ fn slot_begun_and_filled_before_the_next_one_is_read_is_found() {
 fn slot_emptied_before_it_is_read_again_is_found_as_a_block() {
     let mut bytes = empty_slots();
     fill(&mut bytes, 0, 0, 5);
-    let chunks = found(bytes, |slot, time, bytes| match (slot, time) {
+    let chunks = scan_while_changing(bytes, |slot, n_reads, bytes| match (slot, n_reads) {
         (1, 1) => {
             fill(bytes, 0, 0, FULL);
             fill(bytes, 1, 1, 3);

@@ -1,11 +1,12 @@
 //! A capture that its program is still writing: each refresh finds the chunks that are new, and reads nothing twice.
 //!
 //! The program does not have to cooperate: its chunks lie in memory shared with the file. A refresh may find gaps, because
-//! the program continues while the reader goes from slot to slot. Three rules keep sums over the chunks right:
+//! the program continues while the reader goes from slot to slot. A chunk is *taken* when its events have been replayed.
+//! Three rules keep sums over the chunks right:
 //!
 //! - Only chunks without a gap before them in their stream are taken; the next refresh finds the missing one.
-//! - Segments are taken only up to the largest number that had been assigned at the *previous* refresh. The
-//!   events of other threads that precede them were then in the file before this refresh began.
+//! - Segments are taken only up to the largest number that was assigned at the *previous* refresh. All earlier events of
+//!   other threads were then in the file before this refresh began.
 //! - If events of a bounded capture were replaced by a checkpoint, reading continues from that checkpoint.
 
 use std::collections::HashMap;
@@ -42,7 +43,7 @@ pub struct GrowingCapture {
     horizon: u64,
     /// Consecutive refreshes that found a gap.
     n_waited: u32,
-    /// Whether the recording had ended, by its registry, when the last refresh began.
+    /// Whether the registry contained the end of the recording when the last refresh began.
     had_ended: bool,
 }
 
@@ -76,7 +77,7 @@ impl Cursors<'_> {
         if cursor.number != head.number {
             *cursor = at_start;
         }
-        // With very many threads, `chunk` is only a part of the chunk in the file.
+        // With very many threads, `chunk` may be only a part of the chunk in the file.
         let n_taken = cursor.n_ops.saturating_sub(chunk.first_op);
         cursor.n_ops = cursor.n_ops.max(chunk.first_op + ops.end);
         if chunk.is_last && cursor.n_ops == chunk.first_op + chunk.ops.len() {
@@ -129,7 +130,7 @@ impl GrowingCapture {
         (&self.capture, cursors)
     }
 
-    /// Returns whether recording ended in order and the last refresh found all chunks.
+    /// Returns whether the recording ended normally and the last refresh found all chunks.
     pub fn is_whole(&self) -> bool {
         self.had_ended && self.n_waited == 0
     }
@@ -179,8 +180,8 @@ impl GrowingCapture {
             chunk.container == Container::Block && chunk.head.stream != CHECKPOINT_STREAM
         });
         self.pending = blocks.cloned().collect();
-        // An area that seems damaged now may be complete at the next refresh.
-        // The replay reports those that cannot be read at the end.
+        // An area that seems damaged now may be complete at the next refresh. The replay reports areas that still cannot be
+        // read at the end.
         scan.damage.clear();
         scan.doubts.clear();
         let stopped = scan.stopped.take();
@@ -228,7 +229,7 @@ impl GrowingCapture {
             if generation(&self.capture) > known && adopt(&self.capture) {
                 self.cursors.clear();
             } else {
-                // Not written to its end yet, or already removed.
+                // The checkpoint is not complete yet, or already removed.
                 self.capture.checkpoint = before;
             }
         }
@@ -281,7 +282,7 @@ impl GrowingCapture {
         self.capture.settled_to = self.first_area;
     }
 
-    /// Drops the chunks of the last refresh that were taken whole.
+    /// Drops the chunks of the last refresh that were taken completely.
     pub fn forget_taken(&mut self) {
         let (cursors, next_of_registry) = (&self.cursors, self.registry_at.0);
         self.pending.retain(|chunk| {

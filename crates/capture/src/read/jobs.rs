@@ -15,7 +15,7 @@ use crate::registry::{JobBegan, JobEnded, Outcome, labels};
 pub struct JobInfo {
     pub number: u32,
     pub name_number: u32,
-    /// The job that surrounds it; 0 if there is none.
+    /// The enclosing job; 0 if there is none.
     pub parent: u32,
     /// Operating-system id of the thread in which it began.
     pub thread: u32,
@@ -72,7 +72,7 @@ impl Jobs {
         String::from_utf8_lossy(self.text(job.name))
     }
 
-    /// The key, which distinguishes it from other jobs of its name; `None` if it has none.
+    /// The key, which distinguishes jobs of the same name; `None` if the job has none.
     pub fn key(&self, job: &JobInfo) -> Option<&str> {
         let (first, end) = job.key?;
         self.keys.get(first as usize..end.get() as usize - 1)
@@ -145,7 +145,7 @@ impl Jobs {
                     // Doubling would waste megabytes.
                     self.all.reserve_exact(64 + self.all.len() / 8);
                 }
-                // Jobs are announced in the order of their numbers, so this appends.
+                // Jobs begin in the order of their numbers, so this appends.
                 self.all.insert(at, job);
             }
         }

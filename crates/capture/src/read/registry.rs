@@ -17,7 +17,7 @@ pub struct CodeText {
     pub name: String,
     pub qualified_name: String,
     pub file: String,
-    /// As the interpreter has it; its format depends on the Python version in the header.
+    /// A copy of the interpreter's table; its format depends on the Python version in the header.
     pub line_table: Vec<u8>,
 }
 
@@ -80,21 +80,21 @@ pub struct ClockPoint {
 /// The content of the registry stream.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
-    /// By the number that frames carry.
+    /// By the number in Python frames.
     pub codes: HashMap<u32, CodeText>,
-    /// By the number that native frames carry; no code object has the same.
+    /// By the number in native frames; code objects have other numbers.
     pub modules: BTreeMap<u32, ModuleText>,
     /// By module and offset: the functions at that address, the outermost first. Only bundled captures have them.
     pub symbols: HashMap<(u32, u32), Vec<SymbolText>>,
     /// By stream, ascending.
     pub threads: Vec<ThreadInfo>,
-    /// By time, ascending; thinned out evenly where there are very many.
+    /// By time, ascending; thinned evenly if there are very many.
     pub resident: Vec<Resident>,
     /// Memory limit of the process's control group, in bytes.
     pub limit: Option<u64>,
     /// By ticks, ascending. The first was taken when recording began.
     pub clocks: Vec<ClockPoint>,
-    /// Missing events, summed by reason.
+    /// Number of missing events, by reason.
     pub lost: Vec<(Lost, u64)>,
     /// Peak of Heaptide's own memory in the program, in bytes.
     pub own_memory: u64,
@@ -107,7 +107,7 @@ pub struct Registry {
     pub labels: Labels,
     /// Changes of the mode, by number from 1 on without gaps.
     pub mode_changes: Vec<ModeChange>,
-    /// Clock units at which recording ended in order; `None` after a kill, or while recording continues.
+    /// Clock units at which the recording ended normally; `None` after a kill, or while it continues.
     pub end: Option<u64>,
     /// The recording stopped because it failed; events after that are not in the capture.
     pub stopped: Option<StopMark>,
@@ -285,7 +285,7 @@ impl RegistryBuilder {
             Entry::JobEnded(job) => self.jobs.end(&job),
             Entry::Label { key, value } => registry.labels.push((text(key), text(value))),
             Entry::ModeChange(change) => {
-                // A file may say anything; a number that does not follow the last one would have no chunks.
+                // The file is not trusted: numbers must have no gaps.
                 if change.number as usize == registry.mode_changes.len() + 1 {
                     registry.mode_changes.push(change);
                 }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn time_never_goes_back_where_the_clocks_in_the_file_do() {
+    fn time_never_goes_back_if_the_clocks_in_the_file_do() {
         let registry = registry(&[clock(10, 500), clock(20, 400), clock(15, 600)], 0);
         let times: Vec<u64> = (0..40).map(|units| registry.elapsed_ns(units)).collect();
         assert!(times.is_sorted());

@@ -37,9 +37,9 @@ pub(super) struct Scan {
     pub(super) doubts: Vec<Doubt>,
     /// Everything before this offset is final; a running program appends after it.
     pub(super) settled_to: u64,
-    /// Their slots change while a program runs.
+    /// Offsets and heads of the extents. Their slots change while the program runs.
     pub(super) extents: Vec<(u64, ExtentHead)>,
-    /// The recording stopped before its program.
+    /// Set if the recording stopped before the program ended.
     pub(super) stopped: Option<StopMark>,
 }
 
@@ -56,7 +56,7 @@ pub(super) enum Unless {
     Found(u32, u32),
     /// A block holds this chunk.
     InBlock(u32, u32),
-    /// Some chunk is only in a slot: it is the one that was being written here.
+    /// Some chunk is only in a slot: its block was being written here.
     AnyInSlot,
 }
 
@@ -64,7 +64,8 @@ impl Scan {
     /// Scans from `start`, the end of the header, to the end of the file.
     pub(super) fn run(source: &Source, start: u64) -> Scan {
         let mut scan = Scan::resume(source, start, &[]);
-        // Even a recording without events has its registry. A file that ends in the head of its first area holds as little.
+        // Even a recording without events has a registry. A file without areas, or one that ends in the head of its first
+        // area, was therefore cut after its header.
         let has_nothing = scan.chunks.is_empty() && scan.extents.is_empty();
         let is_cut_head =
             |doubt: &Doubt| doubt.damage.category == (DamageCategory::Cut { stream: None });
@@ -79,18 +80,18 @@ impl Scan {
     }
 
     /// Scans the areas from `start` on, and the slots of `extents`, which precede it. Slots are read first: a chunk stays
-    /// in its slot until its block is complete, so that the scan sees one of the two.
+    /// in its slot until its block is complete, so the scan sees at least one of the two.
     pub(super) fn resume(source: &Source, start: u64, extents: &[(u64, ExtentHead)]) -> Scan {
         let mut scanner = Scanner {
             source,
             heads: Window::new(source, HEADS_WINDOW),
             file_len: source.len().unwrap_or(0),
-            found: Scan::default(),
+            result: Scan::default(),
             n_recovered: 0,
             scratch: DecodedChunk::new(),
         };
         let start = align_up(start, AREA_ALIGN);
-        scanner.found.settled_to = start;
+        scanner.result.settled_to = start;
         for (offset, head) in extents {
             scanner.take_slots(*offset, head);
         }
@@ -98,7 +99,7 @@ impl Scan {
         if scanner.was_overtaken(extents.is_empty()) {
             scanner.rescan(end, extents);
         }
-        scanner.found
+        scanner.result
     }
 }
 
@@ -106,7 +107,7 @@ struct Scanner<'a> {
     source: &'a Source,
     heads: Window<'a>,
     file_len: u64,
-    found: Scan,
+    result: Scan,
     /// Bytes in slots that were found without their extents.
     n_recovered: u64,
     /// Reused for chunks that are decoded only to count their events.
@@ -126,8 +127,8 @@ impl Scanner<'_> {
                         Area::Padding(_) => {}
                     }
                     offset = area.end(offset);
-                    if self.found.doubts.is_empty() {
-                        self.found.settled_to = offset;
+                    if self.result.doubts.is_empty() {
+                        self.result.settled_to = offset;
                     }
                 }
                 None if self.is_cut_head(offset) => break,
@@ -143,7 +144,7 @@ impl Scanner<'_> {
     /// Returns whether a thread continued in another slot during the scan: the previous slot may have been read before it
     /// was full, or before it was begun.
     fn was_overtaken(&self, is_from_start: bool) -> bool {
-        let chunks = self.found.chunks.iter();
+        let chunks = self.result.chunks.iter();
         let mut numbers: Vec<_> = chunks
             .filter(|chunk| chunk.head.stream != CHECKPOINT_STREAM)
             .map(|chunk| (chunk.head.stream, chunk.head.number, chunk.container))
@@ -161,28 +162,28 @@ impl Scanner<'_> {
         })
     }
 
-    /// Reads the slots again, and the areas from `end` on. All predecessors of a chunk found before are complete now, in
-    /// their slots or in blocks. Chunks begun later are left out: their predecessors may be incomplete.
+    /// Reads the slots again, and the areas from `end` on. The predecessors of all chunks of the first scan are complete
+    /// now, in their slots or in blocks. Chunks that began later are left out: their predecessors may be incomplete.
     fn rescan(&mut self, end: u64, extents: &[(u64, ExtentHead)]) {
         let mut last: HashMap<u32, u32> = HashMap::new();
-        for ChunkHead { stream, number, .. } in self.found.chunks.iter().map(|chunk| chunk.head) {
+        for ChunkHead { stream, number, .. } in self.result.chunks.iter().map(|chunk| chunk.head) {
             let last = last.entry(stream).or_default();
             *last = number.max(*last);
         }
-        let n_before = self.found.chunks.len();
-        let notes = (self.found.damage.len(), self.found.doubts.len());
-        let known = self.found.extents.clone();
+        let n_before = self.result.chunks.len();
+        let notes = (self.result.damage.len(), self.result.doubts.len());
+        let known = self.result.extents.clone();
         for (offset, head) in extents.iter().chain(&known) {
             self.take_slots(*offset, head);
         }
-        // The first scan noted their damage.
-        self.found.damage.truncate(notes.0);
-        self.found.doubts.truncate(notes.1);
-        self.found.damage.retain(|damage| damage.offset < end);
-        self.found.doubts.retain(|doubt| doubt.damage.offset < end);
+        // The first scan already noted the damage of these slots.
+        self.result.damage.truncate(notes.0);
+        self.result.doubts.truncate(notes.1);
+        self.result.damage.retain(|damage| damage.offset < end);
+        self.result.doubts.retain(|doubt| doubt.damage.offset < end);
         self.run(end);
         let mut index = 0;
-        self.found.chunks.retain(|chunk| {
+        self.result.chunks.retain(|chunk| {
             index += 1;
             let is_known = last.get(&chunk.head.stream) >= Some(&chunk.head.number);
             index <= n_before || chunk.container == Container::Block || is_known
@@ -198,12 +199,12 @@ impl Scanner<'_> {
     }
 
     fn note(&mut self, offset: u64, category: DamageCategory) {
-        self.found.damage.push(Damage { offset, category });
+        self.result.damage.push(Damage { offset, category });
     }
 
     fn doubt(&mut self, offset: u64, category: DamageCategory, unless: Unless) {
         let damage = Damage { offset, category };
-        self.found.doubts.push(Doubt { damage, unless });
+        self.result.doubts.push(Doubt { damage, unless });
     }
 
     fn take_block(&mut self, offset: u64, head: &BlockHead) {
@@ -217,7 +218,7 @@ impl Scanner<'_> {
             };
             self.doubt(offset, category, Unless::Found(stream, head.chunk.number));
         } else {
-            self.found.chunks.push(ChunkRef {
+            self.result.chunks.push(ChunkRef {
                 head: head.chunk,
                 last_sequence: head.last_sequence,
                 n_events: head.n_events,
@@ -231,11 +232,11 @@ impl Scanner<'_> {
     }
 
     fn take_extent(&mut self, offset: u64, head: &ExtentHead) {
-        self.found.extents.push((offset, *head));
+        self.result.extents.push((offset, *head));
         self.take_slots(offset, head);
     }
 
-    /// Takes the slots of an extent, and its mark if it has one.
+    /// Takes the slots of an extent, and its stop mark if it has one.
     fn take_slots(&mut self, offset: u64, head: &ExtentHead) {
         self.take_stop_mark(offset, head);
         let first = offset.saturating_add(u64::from(head.slots_offset));
@@ -258,19 +259,19 @@ impl Scanner<'_> {
         if StopMark::fits(head) && matches!(self.source.read_at(at, &mut bytes), Ok(StopMark::LEN))
         {
             let mark = StopMark::from_bytes(&bytes);
-            self.found.stopped = mark.or(self.found.stopped.take());
+            self.result.stopped = mark.or(self.result.stopped.take());
         }
     }
 
-    /// Takes a slot of unknown length, because its extent is unknown. Slots with invalid heads may overlap; they are taken
-    /// only until their sum exceeds the file's length, so that a small file cannot take forever.
+    /// Takes a slot of unknown length, because its extent is unknown. Slots with invalid heads may overlap. Their total
+    /// length is limited to that of the file, so that a small crafted file cannot take forever.
     fn recover_slot(&mut self, offset: u64) {
         if self.n_recovered > self.file_len {
             return;
         }
-        let n_before = self.found.chunks.len();
+        let n_before = self.result.chunks.len();
         self.take_slot(offset, u64::from(u32::MAX));
-        let taken = self.found.chunks[n_before..].iter();
+        let taken = self.result.chunks[n_before..].iter();
         self.n_recovered += taken.map(|chunk| u64::from(chunk.raw_len)).sum::<u64>();
     }
 
@@ -312,7 +313,7 @@ impl Scanner<'_> {
             }
             payload.truncate(n_read);
             let (n_events, last_sequence) = count_events(&head, &payload, &mut self.scratch);
-            self.found.chunks.push(ChunkRef {
+            self.result.chunks.push(ChunkRef {
                 head: head.chunk,
                 last_sequence,
                 n_events,
@@ -357,19 +358,19 @@ impl Scanner<'_> {
         false
     }
 
-    /// Searches for the next intact area after the broken one at `broken`, and notes the bytes between them. Slots in
-    /// between are taken: the head of their extent is broken.
+    /// Searches for the next intact area after the broken one at `broken`, and notes the bytes between them. Takes slots in
+    /// between, because the broken area may be their extent.
     fn search(&mut self, broken: u64) -> Option<u64> {
         let mut window = Window::new(self.source, SEARCH_WINDOW);
         let mut offset = broken;
         let mut only_zeros = true;
-        let found = loop {
+        let next_area = loop {
             let bytes = window.get(offset, SEARCH_WINDOW);
             if bytes.is_empty() {
                 break None;
             }
             match next_magic(bytes, &mut only_zeros) {
-                // Rounded, because the file may grow where it ended a moment ago.
+                // Rounded up, because the file may have grown since its end was read.
                 None => offset += align_up(bytes.len() as u64, AREA_ALIGN),
                 Some((skipped, magic)) => {
                     offset += skipped as u64;
@@ -386,8 +387,8 @@ impl Scanner<'_> {
                 }
             }
         };
-        let end = found.unwrap_or(offset).min(self.file_len);
-        match (only_zeros, found) {
+        let end = next_area.unwrap_or(offset).min(self.file_len);
+        match (only_zeros, next_area) {
             // Bytes that were never written.
             (true, None) => {}
             // Too short for an area: a gap that exists for a moment while the file is compacted.
@@ -400,7 +401,7 @@ impl Scanner<'_> {
             ),
             (false, _) => self.note(broken, DamageCategory::Unreadable { end }),
         }
-        found
+        next_area
     }
 }
 

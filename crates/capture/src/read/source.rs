@@ -1,5 +1,5 @@
-//! The source of a capture's bytes: a file, which many threads can read at once because each read has its own offset, or
-//! memory, for tests and fuzzing.
+//! The source of a capture's bytes: a file, or memory for tests and fuzzing. Many threads can read a file at once, because
+//! each read has its own offset.
 
 use std::fs::File;
 use std::io;
@@ -49,9 +49,9 @@ impl Source {
 
 fn copy_from(bytes: &[u8], offset: u64, into: &mut [u8]) -> usize {
     let start = usize::try_from(offset).unwrap_or(usize::MAX);
-    let there = bytes.get(start..).unwrap_or_default();
-    let n = there.len().min(into.len());
-    into[..n].copy_from_slice(&there[..n]);
+    let available = bytes.get(start..).unwrap_or_default();
+    let n = available.len().min(into.len());
+    into[..n].copy_from_slice(&available[..n]);
     n
 }
 

@@ -12,10 +12,10 @@ pub const MAX_LABELS_BYTES: usize = 4096;
 pub struct JobBegan<'a> {
     /// From 1 on; unique in its process.
     pub number: u32,
-    /// The number of the name: jobs of the same name have the same one. 0 is the common number of all names beyond the
-    /// first few thousand.
+    /// The number of the name, which all jobs of the same name share. 0 is the common number of all names beyond the first
+    /// few thousand.
     pub name_number: u32,
-    /// The job that surrounds it; 0 if there is none.
+    /// The enclosing job; 0 if there is none.
     pub parent: u32,
     /// Operating-system id of the thread in which it began.
     pub thread: u32,

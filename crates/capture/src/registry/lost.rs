@@ -26,7 +26,7 @@ impl Lost {
     /// Describes the missing events for a report.
     pub fn describe(self) -> &'static str {
         match self {
-            Lost::WriteFailed => "events not written because the file could not take them",
+            Lost::WriteFailed => "events that could not be written to the file",
             Lost::Reentered => "allocations made by a signal handler during recording",
             Lost::NoThreadState => "events of threads for which there was no memory left",
             Lost::DeepStack => "stacks cut because they were too deep",

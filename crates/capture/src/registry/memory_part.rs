@@ -12,8 +12,8 @@ numbered! {
         /// Bytes that libc has allocated, and free bytes that it keeps: address space, which need not be resident.
         LibcInUse = 4,
         LibcFree = 5,
-        /// The resident part of the capture, which is in `Files` or, in a file system in memory, in `SharedMemory`. Captures
-        /// without `OwnHeap` have its address space instead.
+        /// The resident part of the capture, which is in `Files` or, in a file system in memory, in `SharedMemory`. In
+        /// captures without `OwnHeap` it is the address space of the capture instead.
         OwnMapped = 6,
         /// Resident at the end and shared with another process.
         SharedPages = 7,

@@ -11,7 +11,7 @@ use heaptide_tally::replay_between;
 use proptest::prelude::*;
 
 use crate::file::{FileBuilder, header};
-use crate::program::{Action, Chunk, Happened, Program, SMALLEST_PAYLOAD, any_action, replayed};
+use crate::program::{Action, Chunk, Program, ReplayedOp, SMALLEST_PAYLOAD, any_action, replayed};
 
 /// Small, so that checkpoints have several pieces.
 const PIECE_LEN: usize = 200;
@@ -167,8 +167,8 @@ proptest! {
         prop_assert_eq!(checkpoint.map_or(0, |one| one.generation), newest);
         prop_assert_eq!(checkpoint.map_or(0, |one| one.cut), bounded.cut);
         prop_assert_eq!(final_state(&capture), bounded.expected());
-        let (happened, _) = replayed(&capture);
-        prop_assert_eq!(&happened[..], &bounded.program.truth[bounded.n_before..]);
+        let (events, _) = replayed(&capture);
+        prop_assert_eq!(&events[..], &bounded.program.truth[bounded.n_before..]);
     }
 
     #[test]
@@ -233,7 +233,7 @@ fn damaged_checkpoint_is_replaced_by_the_one_before_it() {
 }
 
 #[test]
-fn damaged_only_checkpoint_is_reported_and_the_events_after_it_are_read() {
+fn damage_of_the_only_checkpoint_is_reported_and_later_events_are_read() {
     let bounded = rounds(&[0..300, 300..400]);
     let mut file = bounded.smallest_file();
     let last = file.blocks.len() - 1;
@@ -243,9 +243,9 @@ fn damaged_only_checkpoint_is_reported_and_the_events_after_it_are_read() {
     assert!(capture.checkpoint.is_none());
     let is_named = |category: &DamageCategory| matches!(category, DamageCategory::WrongChecksum { stream, .. } if *stream == CHECKPOINT_STREAM);
     assert!(capture.damage.iter().any(|note| is_named(&note.category)));
-    let (happened, damage) = replayed(&capture);
+    let (events, damage) = replayed(&capture);
     assert_eq!(damage, []);
-    assert!(happened.ends_with(&bounded.program.truth[bounded.n_before..]));
+    assert!(events.ends_with(&bounded.program.truth[bounded.n_before..]));
 }
 
 #[test]
@@ -362,7 +362,7 @@ fn only_segments_between_two_numbers_are_replayed() {
         addresses
     };
     let addresses =
-        |happened: &[Happened]| -> Vec<u64> { happened.iter().map(|one| one.address).collect() };
+        |events: &[ReplayedOp]| -> Vec<u64> { events.iter().map(|one| one.address).collect() };
     for n_workers in [0, 2] {
         for (first, &(after, from)) in cuts.iter().enumerate() {
             for &(before, to) in &cuts[first..] {

@@ -5,9 +5,9 @@ use heaptide_capture::{Allocator, Capture, DamageCategory, Entry};
 use proptest::prelude::*;
 
 use crate::file::{FileBuilder, SLOT_LEN, registry_chunk};
-use crate::program::{Action, Chunk, Happened, Program, SMALLEST_PAYLOAD, any_program, replayed};
+use crate::program::{Action, Chunk, Program, ReplayedOp, SMALLEST_PAYLOAD, any_program, replayed};
 
-fn two_threads() -> (Vec<Chunk>, Vec<Happened>) {
+fn two_threads() -> (Vec<Chunk>, Vec<ReplayedOp>) {
     let mut program = Program::new(2, SMALLEST_PAYLOAD);
     for n in 0..500u64 {
         let address = 0x7000_0000 + n * 0x1_0000;
@@ -41,12 +41,12 @@ fn assert_intact_blocks_are_read(
         if !range.clone().all(&is_intact) {
             continue;
         }
-        let found = capture
+        let reference = capture
             .chunks
             .iter()
             .find(|chunk| (chunk.head.stream, chunk.head.number) == (*stream, *number))
             .unwrap_or_else(|| panic!("chunk {number} of thread {stream} is intact and not found"));
-        capture.read_chunk(found, &mut raw).unwrap();
+        capture.read_chunk(reference, &mut raw).unwrap();
         let written = chunks
             .iter()
             .find(|chunk| (chunk.head.stream, chunk.head.number) == (*stream, *number));
@@ -90,8 +90,8 @@ fn truncated_file_keeps_every_block_before_the_cut() {
     for len in header_len..=file.bytes.len() {
         let capture = Capture::from_bytes(file.bytes[..len].to_vec()).unwrap();
         assert_intact_blocks_are_read(&capture, &file, &chunks, |at| at < len);
-        let (happened, damage) = replayed(&capture);
-        if happened.len() < truth.len() && len > header_len {
+        let (events, damage) = replayed(&capture);
+        if events.len() < truth.len() && len > header_len {
             assert!(
                 !capture.damage.is_empty() || !damage.is_empty(),
                 "cut at {len}"
@@ -144,8 +144,8 @@ fn overwritten_block_is_reported_and_the_others_are_replayed() {
     file.bytes[range.start + BlockHead::LEN + 3] ^= 0x40;
     let capture = Capture::from_bytes(file.bytes.clone()).unwrap();
     assert_eq!(capture.damage, []);
-    let (happened, damage) = replayed(&capture);
-    assert_eq!(happened.len(), truth.len() - chunks[2].n_events as usize);
+    let (events, damage) = replayed(&capture);
+    assert_eq!(events.len(), truth.len() - chunks[2].n_events as usize);
     let message = damage[0].to_string();
     assert_eq!(damage.len(), 1);
     assert!(
@@ -282,8 +282,8 @@ fn payload_is_used_up_to_its_first_invalid_record() {
     for chunk in &chunks[1..] {
         file.block(chunk);
     }
-    let (happened, damage) = replayed(&Capture::from_bytes(file.bytes).unwrap());
-    assert_eq!(happened, truth);
+    let (events, damage) = replayed(&Capture::from_bytes(file.bytes).unwrap());
+    assert_eq!(events, truth);
     assert!(matches!(
         damage[0].category,
         DamageCategory::WrongRecord { .. }

@@ -110,7 +110,7 @@ fn example_of_jobs_equals_the_written_bytes_and_is_decoded() {
     let marks: Vec<_> = chunk
         .jobs
         .iter()
-        .map(|it| (it.job, it.name, it.first_op))
+        .map(|mark| (mark.job, mark.name, mark.first_op))
         .collect();
     assert_eq!(marks, [(7, 2, 0), (0, 0, 2)]);
     assert_eq!(chunk.ops[1].action, OpAction::JobEnd);
@@ -140,11 +140,11 @@ fn example_of_two_threads_equals_the_written_bytes_and_replays_in_the_documented
         chunk.payload = payload;
         file.block(&chunk);
     }
-    let mut happened = Vec::new();
+    let mut events = Vec::new();
     let capture = Capture::from_bytes(file.bytes).unwrap();
     replay(&capture, &mut |_| {}, &mut |chunk, ops| {
         let ops = chunk.ops[ops].iter();
-        happened.extend(ops.map(|op| (chunk.head.stream, op.action, op.address)));
+        events.extend(ops.map(|op| (chunk.head.stream, op.action, op.address)));
     });
     let expected = [
         (1, OpAction::Alloc, BLOCK),
@@ -153,5 +153,5 @@ fn example_of_two_threads_equals_the_written_bytes_and_replays_in_the_documented
         (2, OpAction::Alloc, BLOCK + 0x1000),
         (1, OpAction::Free, BLOCK),
     ];
-    assert_eq!(happened, expected);
+    assert_eq!(events, expected);
 }

@@ -13,9 +13,9 @@ use heaptide_tally::replay_between;
 
 use crate::file::{FileBuilder, SLOT_LEN, fill_slot};
 use crate::opening::Folder;
-use crate::program::{Action, Chunk, Happened, Program, SMALLEST_PAYLOAD, replayed};
+use crate::program::{Action, Chunk, Program, ReplayedOp, SMALLEST_PAYLOAD, replayed};
 
-fn chunks_of_one_thread() -> (Vec<Chunk>, Vec<Happened>) {
+fn chunks_of_one_thread() -> (Vec<Chunk>, Vec<ReplayedOp>) {
     let mut program = Program::new(1, SMALLEST_PAYLOAD);
     for n in 0..400 {
         program.run(
@@ -70,9 +70,9 @@ fn slot_emptied_into_a_block_after_opening_is_read_from_the_block() {
         .write_all_at(&slot, FileBuilder::slot_offset(extent, 0) as u64)
         .unwrap();
 
-    let (happened, damage) = replayed(&capture);
+    let (events, damage) = replayed(&capture);
     assert_eq!(damage, []);
-    assert_eq!(happened, truth[..n_events as usize]);
+    assert_eq!(events, truth[..n_events as usize]);
 }
 
 #[test]
@@ -90,24 +90,24 @@ fn slot_that_grows_after_opening_is_read_up_to_its_length_at_opening() {
     in_place
         .write_all_at(&slot, FileBuilder::slot_offset(extent, 0) as u64)
         .unwrap();
-    let (happened, damage) = replayed(&capture);
+    let (events, damage) = replayed(&capture);
     assert_eq!(damage, []);
-    assert_eq!(happened, truth[..7]);
+    assert_eq!(events, truth[..7]);
 }
 
 /// A file as a reader may find it while the program writes: the first slot has five events, and only the head of its
 /// block is written.
-struct Overtaken {
+struct HalfWrittenFile {
     /// The file when the reader opens it.
-    found: Vec<u8>,
+    at_opening: Vec<u8>,
     slot_at: u64,
     block: Range<usize>,
     /// The file a moment later.
     whole: Vec<u8>,
 }
 
-impl Overtaken {
-    fn new(chunks: &[Chunk]) -> Overtaken {
+impl HalfWrittenFile {
+    fn new(chunks: &[Chunk]) -> HalfWrittenFile {
         let mut file = FileBuilder::new();
         let extent = file.bytes.len();
         file.extent(&[Some(&beginning_of(&chunks[0], 5))]);
@@ -115,10 +115,10 @@ impl Overtaken {
             file.block(chunk);
         }
         let block = file.blocks[0].0.clone();
-        let mut found = file.bytes.clone();
-        found[block.start + BlockHead::LEN..block.end].fill(0);
-        Overtaken {
-            found,
+        let mut at_opening = file.bytes.clone();
+        at_opening[block.start + BlockHead::LEN..block.end].fill(0);
+        HalfWrittenFile {
+            at_opening,
             slot_at: FileBuilder::slot_offset(extent, 0) as u64,
             block,
             whole: file.bytes,
@@ -142,27 +142,27 @@ impl Overtaken {
 #[test]
 fn chunk_is_complete_if_its_slot_was_read_early_and_its_block_is_unfinished() {
     let (chunks, truth) = chunks_of_one_thread();
-    let overtaken = Overtaken::new(&chunks);
-    let folder = Folder::new("overtaken");
-    let path = folder.file(&overtaken.found);
+    let half_written = HalfWrittenFile::new(&chunks);
+    let folder = Folder::new("half_written");
+    let path = folder.file(&half_written.at_opening);
     let capture = Capture::open(&path).unwrap();
-    overtaken.fill_slot(&path, &chunks[0]);
+    half_written.fill_slot(&path, &chunks[0]);
     assert_eq!(replayed(&capture), (truth.clone(), vec![]));
     // The slot gets another chunk only after the block is complete.
-    overtaken.finish_block(&path);
-    overtaken.fill_slot(&path, &chunks[1]);
+    half_written.finish_block(&path);
+    half_written.fill_slot(&path, &chunks[1]);
     assert_eq!(replayed(&capture), (truth, vec![]));
 }
 
 #[test]
 fn follower_that_finds_an_unfinished_slot_and_block_loses_no_event() {
     let (chunks, truth) = chunks_of_one_thread();
-    let overtaken = Overtaken::new(&chunks);
+    let half_written = HalfWrittenFile::new(&chunks);
     let folder = Folder::new("followed");
-    let path = folder.file(&overtaken.found);
+    let path = folder.file(&half_written.at_opening);
     let mut follower = Follower::open(&path).unwrap();
-    overtaken.fill_slot(&path, &chunks[0]);
-    overtaken.finish_block(&path);
+    half_written.fill_slot(&path, &chunks[0]);
+    half_written.finish_block(&path);
     follower.refresh(false);
     follower.refresh(false);
     assert_eq!(follower.tally().snapshot().n_events, truth.len() as u64);
@@ -266,7 +266,7 @@ fn file_truncated_after_opening_is_reported_as_damage() {
     writable
         .set_len(file.blocks[1].0.start as u64 + 100)
         .unwrap();
-    let (happened, damage) = replayed(&capture);
-    assert_eq!(happened.len(), chunks[0].n_events as usize);
+    let (events, damage) = replayed(&capture);
+    assert_eq!(events.len(), chunks[0].n_events as usize);
     assert_eq!(damage.len(), chunks.len() - 1);
 }

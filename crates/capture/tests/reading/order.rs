@@ -32,12 +32,12 @@ fn block_passed_between_threads_is_allocated_before_it_is_freed() {
         program.run((round + 1) % 3, Action::Free { address: 0x5000 });
     }
     let mut is_alive = false;
-    let (happened, _) = replayed(&capture_of(program));
-    for op in &happened {
+    let (events, _) = replayed(&capture_of(program));
+    for op in &events {
         assert_eq!(op.action == OpAction::Alloc, !is_alive);
         is_alive = !is_alive;
     }
-    assert_eq!(happened.len(), 600);
+    assert_eq!(events.len(), 600);
 }
 
 #[test]
@@ -86,10 +86,10 @@ fn events_of_thousands_of_threads_are_replayed_in_order() {
             program.run(thread, alloc((round * n_threads + thread) as u64 * 16));
         }
     }
-    let (happened, damage) = replayed(&capture_of(program));
+    let (events, damage) = replayed(&capture_of(program));
     assert_eq!(damage, []);
-    assert!(happened.is_sorted_by_key(|op| op.address));
-    assert_eq!(happened.len(), 3 * n_threads);
+    assert!(events.is_sorted_by_key(|op| op.address));
+    assert_eq!(events.len(), 3 * n_threads);
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn missing_chunk_is_reported_and_its_neighbours_are_replayed() {
         }]
     );
     let n_missing = chunks[2].n_events + chunks[3].n_events;
-    let (happened, damage) = replayed(&capture);
+    let (events, damage) = replayed(&capture);
     assert_eq!(damage, []);
-    assert_eq!(happened.len(), truth.len() - n_missing as usize);
-    assert_eq!(happened.last(), truth.last());
+    assert_eq!(events.len(), truth.len() - n_missing as usize);
+    assert_eq!(events.last(), truth.last());
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub enum Action {
 
 /// An operation as the replay must return it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happened {
+pub struct ReplayedOp {
     pub stream: u32,
     pub action: OpAction,
     pub address: u64,
@@ -67,7 +67,7 @@ pub struct Program {
     /// The thread that recorded last.
     last: Option<usize>,
     pub chunks: Vec<Chunk>,
-    pub truth: Vec<Happened>,
+    pub truth: Vec<ReplayedOp>,
 }
 
 impl Program {
@@ -113,21 +113,21 @@ impl Program {
                 self.write(thread, |tables, out| {
                     tables.write_alloc(out, allocator, size, address)
                 });
-                self.happened(thread, OpAction::Alloc, address, size, allocator as u8);
+                self.expect_op(thread, OpAction::Alloc, address, size, allocator as u8);
             }
             Action::Free { address } => {
                 self.write(thread, |tables, out| tables.write_free(out, address));
-                self.happened(thread, OpAction::Free, address, 0, 0);
+                self.expect_op(thread, OpAction::Free, address, 0, 0);
             }
             Action::FreeRange { address, length } => {
                 self.write(thread, |tables, out| {
                     tables.write_free_range(out, address, length)
                 });
-                self.happened(thread, OpAction::FreeRange, address, length, 0);
+                self.expect_op(thread, OpAction::FreeRange, address, length, 0);
             }
             Action::Unfree => {
                 self.write(thread, |tables, out| tables.write_unfree(out));
-                self.happened(thread, OpAction::Unfree, 0, 0, 0);
+                self.expect_op(thread, OpAction::Unfree, 0, 0, 0);
             }
         }
     }
@@ -146,7 +146,7 @@ impl Program {
     }
 
     /// Returns all chunks, full or not, and the operations that a replay must return.
-    pub fn finish(mut self) -> (Vec<Chunk>, Vec<Happened>) {
+    pub fn finish(mut self) -> (Vec<Chunk>, Vec<ReplayedOp>) {
         for thread in 0..self.threads.len() {
             if !self.threads[thread].chunk.payload.is_empty() {
                 self.end_chunk(thread);
@@ -192,7 +192,7 @@ impl Program {
         chunk.last_sequence = sequence;
     }
 
-    fn happened(
+    fn expect_op(
         &mut self,
         thread: usize,
         action: OpAction,
@@ -203,7 +203,7 @@ impl Program {
         if action != OpAction::Unfree {
             self.threads[thread].chunk.n_events += 1;
         }
-        self.truth.push(Happened {
+        self.truth.push(ReplayedOp {
             stream: thread as u32 + 1,
             action,
             address,
@@ -235,8 +235,8 @@ fn empty_chunk(stream: u32, number: u32) -> Chunk {
 }
 
 /// Returns the operations of a replay, and the damage.
-pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
-    let mut happened = Vec::new();
+pub fn replayed(capture: &Capture) -> (Vec<ReplayedOp>, Vec<Damage>) {
+    let mut events = Vec::new();
     let mut n_done = 0;
     let damage = replay(capture, &mut |n| n_done = n, &mut |chunk, ops| {
         assert!(!ops.is_empty());
@@ -252,7 +252,7 @@ pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
             let mark = chunk
                 .times
                 .partition_point(|mark| mark.first_op as usize <= index);
-            happened.push(Happened {
+            events.push(ReplayedOp {
                 stream: chunk.head.stream,
                 action: op.action,
                 address: op.address,
@@ -264,7 +264,7 @@ pub fn replayed(capture: &Capture) -> (Vec<Happened>, Vec<Damage>) {
         }
     });
     assert_eq!(n_done, capture.n_events());
-    (happened, damage)
+    (events, damage)
 }
 
 pub fn any_action() -> impl Strategy<Value = Action> {
@@ -294,7 +294,7 @@ pub fn any_action() -> impl Strategy<Value = Action> {
 }
 
 /// Runs up to four threads in turns. Each turn is a thread and its actions.
-pub fn any_program() -> impl Strategy<Value = (Vec<Chunk>, Vec<Happened>)> {
+pub fn any_program() -> impl Strategy<Value = (Vec<Chunk>, Vec<ReplayedOp>)> {
     let turn = (0..4usize, prop::collection::vec(any_action(), 1..30));
     let payload_len = SMALLEST_PAYLOAD..2 * SMALLEST_PAYLOAD;
     (prop::collection::vec(turn, 0..60), payload_len).prop_map(|(turns, payload_len)| {

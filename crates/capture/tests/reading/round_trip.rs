@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::file::{FileBuilder, SLOT_LEN, header};
 use crate::program::{Chunk, any_program, replayed};
 
-/// The container of a chunk.
+/// Where a chunk is stored.
 #[derive(Clone, Copy, Debug)]
 enum Placement {
     Block,
@@ -27,9 +27,9 @@ fn any_placement() -> impl Strategy<Value = Placement> {
 /// Writes the chunks in the given order, with extents and padding between the blocks.
 fn lay_out(chunks: &[Chunk], order: &[(u64, Placement)]) -> FileBuilder {
     let mut file = FileBuilder::new();
-    let mut places: Vec<_> = chunks.iter().zip(order.iter().cycle()).collect();
-    places.sort_by_key(|(_, (key, _))| *key);
-    for (chunk, (key, placement)) in places {
+    let mut placed: Vec<_> = chunks.iter().zip(order.iter().cycle()).collect();
+    placed.sort_by_key(|(_, (key, _))| *key);
+    for (chunk, (key, placement)) in placed {
         assert!(chunk.payload.len() + 64 <= SLOT_LEN);
         match placement {
             Placement::Block => file.block(chunk),
@@ -63,9 +63,9 @@ proptest! {
         prop_assert_eq!(capture.chunks.len(), chunks.len());
         let n_events: u64 = chunks.iter().map(|chunk| u64::from(chunk.n_events)).sum();
         prop_assert_eq!(capture.n_events(), n_events);
-        let (happened, damage) = replayed(&capture);
+        let (events, damage) = replayed(&capture);
         prop_assert_eq!(damage, []);
-        prop_assert_eq!(happened, truth);
+        prop_assert_eq!(events, truth);
     }
 }
 
@@ -83,14 +83,14 @@ fn chunk_in_a_slot_has_the_same_description_as_in_a_block() {
         in_blocks.block(chunk);
         in_slots.extent(&[Some(chunk)]);
     }
-    let known = |file: FileBuilder| -> Vec<_> {
+    let descriptions = |file: FileBuilder| -> Vec<_> {
         let capture = Capture::from_bytes(file.bytes).unwrap();
         let chunks = capture.chunks.iter();
         chunks
             .map(|chunk| (chunk.head, chunk.n_events, chunk.last_sequence))
             .collect()
     };
-    assert_eq!(known(in_blocks), known(in_slots));
+    assert_eq!(descriptions(in_blocks), descriptions(in_slots));
 }
 
 #[test]

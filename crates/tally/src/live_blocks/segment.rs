@@ -2,6 +2,7 @@
 
 pub(super) const N_BUCKETS: usize = 1024;
 pub(super) const MASK: usize = N_BUCKETS - 1;
+/// Blocks in a bucket; a *way* is the position of one of them.
 pub(super) const WAYS: usize = 4;
 /// Addresses with more bits are impossible.
 pub(super) const ADDRESS_BITS: u32 = 56;
@@ -37,11 +38,11 @@ impl Bucket {
     /// Returns the way that holds an address. Without branches, because no processor could predict them.
     #[inline(always)]
     fn way_of(&self, address: u64) -> Option<usize> {
-        let mut found = 0u32;
+        let mut matches = 0u32;
         for (way, &here) in self.addresses.iter().enumerate() {
-            found |= u32::from((here ^ address) << 8 == 0) << way;
+            matches |= u32::from((here ^ address) << 8 == 0) << way;
         }
-        (found != 0).then(|| found.trailing_zeros() as usize % WAYS)
+        (matches != 0).then(|| matches.trailing_zeros() as usize % WAYS)
     }
 
     /// Returns the number of blocks that lie after this bucket because it, or one before it, was full.

@@ -1,8 +1,8 @@
 //! Decoding ahead of the replay, on other cores.
 //!
-//! The order in which the replay begins chunks is known before anything is decoded: it is the order of the sequence
-//! numbers in their heads. So workers process that list, a few chunks ahead. A damaged file may make the replay need a
-//! chunk out of order; the replay then decodes that chunk itself, so that no thread waits for work that has not begun.
+//! The order in which the replay begins chunks is known before anything is decoded: it is the order of the sequence numbers
+//! in their heads. So workers process that list, a few chunks ahead. If a file is damaged, the replay may need a chunk out
+//! of order. It then decodes that chunk itself, so that no thread waits for work that has not begun.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

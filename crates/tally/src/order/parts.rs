@@ -13,7 +13,7 @@ pub(super) fn n_ops(max_held_bytes: usize, n_streams: usize) -> usize {
     (share / size_of::<Op>()).clamp(64, 4096)
 }
 
-/// The rest of a chunk.
+/// The part of a chunk that is not decoded yet.
 pub(super) struct Parts {
     state: DecodeState,
     payload: Vec<u8>,

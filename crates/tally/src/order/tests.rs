@@ -1,4 +1,4 @@
-//! Synthetic captures of threads that take turns: the order of events does not depend on the way the chunks are decoded.
+//! Synthetic captures of threads that take turns: the order of events does not depend on how the chunks are decoded.
 
 use super::*;
 use crate::Tally;

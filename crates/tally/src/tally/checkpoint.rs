@@ -21,9 +21,9 @@ use crate::threads::Threads;
 
 /// The first byte. Tallies of another version cannot be read.
 const VERSION: u8 = 1;
-/// Flags in the first byte, above the version. Sites have jobs, and the sums of jobs follow at the end.
+/// A flag in the first byte, next to the version: sites have jobs, and the sums of jobs follow at the end.
 const WITH_JOBS: u8 = 2;
-/// Sites have sampling distances, because the mode has changed.
+/// Another flag: sites have sampling distances, because the mode has changed.
 const WITH_MODES: u8 = 4;
 
 impl Tally {

@@ -1,7 +1,6 @@
 //! The sums of each job, as the result of a tally.
 //!
-//! A capture may have a hundred thousand jobs, so their sums stay in the form in which they were kept, and each is
-//! finished when it is read.
+//! A capture may have a hundred thousand jobs, so the table holds raw sums and finishes each one when it is read.
 
 use super::Tally;
 use crate::amount::{Amount, Weigher};

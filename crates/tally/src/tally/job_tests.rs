@@ -64,9 +64,9 @@ fn chunk_of(actions: &[Action]) -> DecodedChunk {
             Action::End(job) => ops.push(step(OpAction::JobEnd, job.into(), 0)),
         }
     }
-    let mut made = chunk(1, ops);
-    made.jobs = jobs;
-    made
+    let mut decoded = chunk(1, ops);
+    decoded.jobs = jobs;
+    decoded
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,7 @@ fn expected(actions: &[Action]) -> HashMap<u32, Expected> {
     jobs
 }
 
-fn found(sums: &Sums) -> HashMap<u32, Expected> {
+fn sums_by_job(sums: &Sums) -> HashMap<u32, Expected> {
     let jobs = sums.jobs.iter();
     let each = jobs.map(|job| {
         let numbers = Expected {
@@ -139,7 +139,7 @@ fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
-fn following_jobs() -> Tally {
+fn tally_of_jobs() -> Tally {
     let mut tally = Tally::new(0);
     tally.keep_jobs();
     tally
@@ -148,11 +148,11 @@ fn following_jobs() -> Tally {
 proptest! {
     #[test]
     fn each_job_has_the_sums_of_the_plain_model(actions in prop::collection::vec(any_action(), 0..200)) {
-        let made = chunk_of(&actions);
-        let mut tally = following_jobs();
-        tally.apply(&made, 0..made.ops.len());
+        let decoded = chunk_of(&actions);
+        let mut tally = tally_of_jobs();
+        tally.apply(&decoded, 0..decoded.ops.len());
         let sums = tally.finish();
-        let mut known = found(&sums);
+        let mut known = sums_by_job(&sums);
         let mut wanted = expected(&actions);
         // A job that only appears in marks has no sums.
         known.retain(|_, job| *job != Expected::default());
@@ -166,33 +166,33 @@ proptest! {
     }
 
     #[test]
-    fn several_passes_over_the_jobs_have_the_sums_of_one(
+    fn several_passes_over_the_jobs_give_the_same_sums_as_one_pass(
         actions in prop::collection::vec(any_action(), 0..200),
         last in 0u32..6,
     ) {
-        let made = chunk_of(&actions);
+        let decoded = chunk_of(&actions);
         let pass = |jobs: JobDetail| {
             let mut tally = Tally::new(0);
             tally.configure(TallyOptions { jobs, ..TallyOptions::default() });
-            tally.apply(&made, 0..made.ops.len());
+            tally.apply(&decoded, 0..decoded.ops.len());
             tally.finish()
         };
         let whole = pass(JobDetail::Each);
         let (first, second) = (pass(JobDetail::Between(0..=last)), pass(JobDetail::Between(last + 1..=u32::MAX)));
-        prop_assert!(found(&first).keys().all(|&number| number <= last));
+        prop_assert!(sums_by_job(&first).keys().all(|&number| number <= last));
         prop_assert_eq!((whole.total, whole.live, whole.peak), (first.total, first.live, first.peak));
-        let mut parts = found(&first);
-        parts.extend(found(&second));
-        prop_assert_eq!(found(&whole), parts);
+        let mut parts = sums_by_job(&first);
+        parts.extend(sums_by_job(&second));
+        prop_assert_eq!(sums_by_job(&whole), parts);
     }
 
     #[test]
     fn folding_jobs_changes_neither_totals_nor_the_peak(actions in prop::collection::vec(any_action(), 0..200)) {
-        let made = chunk_of(&actions);
+        let decoded = chunk_of(&actions);
         let mut plain = Tally::new(0);
-        plain.apply(&made, 0..made.ops.len());
-        let mut each = following_jobs();
-        each.apply(&made, 0..made.ops.len());
+        plain.apply(&decoded, 0..decoded.ops.len());
+        let mut each = tally_of_jobs();
+        each.apply(&decoded, 0..decoded.ops.len());
         let (plain, each) = (plain.finish(), each.finish());
         prop_assert_eq!((plain.total, plain.live, plain.peak), (each.total, each.live, each.peak));
         prop_assert_eq!(plain.n_events, each.n_events);
@@ -200,17 +200,17 @@ proptest! {
 
     #[test]
     fn checkpoint_keeps_the_sums_of_jobs(actions in prop::collection::vec(any_action(), 0..200), cut in 0usize..200) {
-        let made = chunk_of(&actions);
-        let cut = cut.min(made.ops.len());
-        let mut whole = following_jobs();
-        whole.apply(&made, 0..made.ops.len());
-        let mut first = following_jobs();
-        first.apply(&made, 0..cut);
+        let decoded = chunk_of(&actions);
+        let cut = cut.min(decoded.ops.len());
+        let mut whole = tally_of_jobs();
+        whole.apply(&decoded, 0..decoded.ops.len());
+        let mut first = tally_of_jobs();
+        first.apply(&decoded, 0..cut);
         let mut second = Tally::from_bytes(&first.to_bytes(true)).expect("it was just written");
         second.keep_jobs();
-        second.apply(&made, cut..made.ops.len());
+        second.apply(&decoded, cut..decoded.ops.len());
         let (whole, parts) = (whole.finish(), second.finish());
-        prop_assert_eq!(found(&whole), found(&parts));
+        prop_assert_eq!(sums_by_job(&whole), sums_by_job(&parts));
         prop_assert_eq!((whole.total, whole.live, whole.peak), (parts.total, parts.live, parts.peak));
     }
 
@@ -220,22 +220,22 @@ proptest! {
         at in any::<prop::sample::Index>(),
         byte: u8,
     ) {
-        let made = chunk_of(&actions);
-        let mut tally = following_jobs();
-        tally.apply(&made, 0..made.ops.len());
+        let decoded = chunk_of(&actions);
+        let mut tally = tally_of_jobs();
+        tally.apply(&decoded, 0..decoded.ops.len());
         let mut bytes = tally.to_bytes(true);
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Some(mut tally) = Tally::from_bytes(&bytes) {
             tally.keep_jobs();
-            tally.apply(&made, 0..made.ops.len());
+            tally.apply(&decoded, 0..decoded.ops.len());
             drop(tally.finish());
         }
     }
 }
 
 #[test]
-fn names_and_chosen_jobs_divide_sites() {
+fn sites_are_divided_by_job_name_or_by_chosen_jobs() {
     let actions = [
         Action::Mark(1),
         Action::Alloc {
@@ -256,14 +256,14 @@ fn names_and_chosen_jobs_divide_sites() {
             node: 0,
         },
     ];
-    let made = chunk_of(&actions);
+    let decoded = chunk_of(&actions);
     let sums = |jobs: JobDetail| {
         let mut tally = Tally::new(0);
         tally.configure(TallyOptions {
             jobs,
             ..TallyOptions::default()
         });
-        tally.apply(&made, 0..made.ops.len());
+        tally.apply(&decoded, 0..decoded.ops.len());
         let mut sites: Vec<(JobKey, u64)> = Vec::new();
         for site in tally.finish().sites {
             sites.push((site.job, site.live.bytes));
@@ -283,7 +283,7 @@ fn names_and_chosen_jobs_divide_sites() {
 
 #[test]
 fn memory_of_many_jobs_grows_by_a_small_amount_each() {
-    let mut tally = following_jobs();
+    let mut tally = tally_of_jobs();
     const N_JOBS: u32 = 20_000;
     for job in 1..=N_JOBS {
         let mut actions = vec![Action::Mark(job)];
@@ -296,9 +296,9 @@ fn memory_of_many_jobs_grows_by_a_small_amount_each() {
         }
         actions.extend((0..20).map(|slot| Action::Free { slot }));
         actions.push(Action::End(job));
-        let mut made = chunk_of(&actions);
-        made.head.number = job;
-        tally.apply(&made, 0..made.ops.len());
+        let mut decoded = chunk_of(&actions);
+        decoded.head.number = job;
+        tally.apply(&decoded, 0..decoded.ops.len());
     }
     let each = tally.heap_bytes() / N_JOBS as usize;
     assert!(each < 450, "{each} bytes per job");

@@ -14,18 +14,18 @@ use crate::threads::Thread;
 /// How a tally distinguishes the jobs of allocations.
 #[derive(Clone, Debug, Default)]
 pub enum JobDetail {
-    /// All allocations belong to no job.
+    /// Jobs are ignored.
     #[default]
     Nothing,
     /// By the names of jobs.
     Names,
     /// Allocations of the jobs with these numbers, by name; all others belong to no job.
     Chosen(Arc<HashSet<u32>>),
-    /// By job. The sites of an ended job become those of its name, and [`super::Sums::jobs`] has the sums of each job. Not
-    /// together with bins of time.
+    /// By job. The sites of an ended job become those of its name, and [`super::Sums::jobs`] has the sums of each job.
+    /// Cannot be combined with bins of time.
     Each,
-    /// Like `Each` for jobs with these numbers; all others by name. Memory is bounded by the number of jobs, so a caller can
-    /// replay a capture several times instead of keeping all jobs at once.
+    /// Like `Each` for jobs with these numbers; all others by name. The length of the range bounds the memory, so a caller
+    /// can replay a capture several times instead of keeping all jobs at once.
     Between(RangeInclusive<u32>),
 }
 
@@ -56,7 +56,7 @@ impl Tally {
         self.jobs = None;
     }
 
-    /// Sets the job of the thread to the one of an operation. Returns the position of the next job mark.
+    /// Sets the job of the thread to that of the operation `op`. Returns the position of the next job mark.
     pub(super) fn enter_job(
         &mut self,
         chunk: &DecodedChunk,
@@ -130,14 +130,14 @@ impl Tally {
         let n_before = jobs.lingering.len();
         jobs.settle(job, self.time, true, |site| sites.stack_and_sums(site));
         self.fold_freed(jobs, n_before);
-        // Checking those of all jobs at every end would take quadratic time.
+        // Checking the sites of all ended jobs at every end would take quadratic time.
         if jobs.lingering.len() >= jobs.check_at {
             self.fold_freed(jobs, 0);
             jobs.check_at = 2 * jobs.lingering.len() + 64;
         }
     }
 
-    /// Folds the sites of ended jobs that have no live blocks any more, from a position in their list on.
+    /// Folds the sites of ended jobs that have no live blocks, from position `first` of their list on.
     fn fold_freed(&mut self, jobs: &mut JobStates, first: usize) {
         let lingering = jobs.lingering.split_off(first);
         for site in lingering {

@@ -1,11 +1,11 @@
 //! Captures whose mode changed while they were recorded.
 //!
-//! A block is weighed by the mode in which its allocation was recorded, also when it is freed in another one. The mode is
+//! A block is weighed by the mode in which its allocation was recorded, even if it is freed in another mode. The mode is
 //! therefore part of its site. Sums of all modes share one unit: as soon as one of the modes is sampled, all counts are
 //! fixed-point numbers.
 //!
-//! When Python objects begin to be recorded, the arenas that hold them stop counting: otherwise an object in an arena that
-//! was mapped before would count twice. Objects from before that moment are in no sum after it.
+//! When a mode starts to record Python objects, existing arenas leave the sums: otherwise new objects in them would count
+//! twice. Objects that were allocated earlier are then in no sum.
 
 use heaptide_capture::{Capture, Mode, ModeChange, PYTHON_ARENA_FILE};
 
@@ -15,10 +15,10 @@ use crate::encoding::{Decoder, Encoder};
 use crate::live_blocks::Block;
 use crate::sizes::SizeCounts;
 
-/// How many of a list of sizes belong together, and how they are weighed.
+/// A number of consecutive sizes in a list, and their weigher.
 pub(super) type SizeGroup = (usize, Weigher);
 
-/// More distinct sampling distances than this share the last one.
+/// Maximum number of distinct sampling distances; further ones share the last.
 const MAX_MEANS: usize = 1 << 12;
 
 /// The modes of a capture. Without changes, only the first one.
@@ -36,7 +36,7 @@ pub(super) struct Modes {
     arena_codes: Vec<u32>,
     /// Number of the mode in which the last operations were recorded.
     current: u32,
-    /// Up to this mode, the arenas from before recorded objects do not count.
+    /// The last mode whose effect on arenas is applied; see [`Tally::release_arenas`].
     arenas_released: u32,
 }
 
@@ -148,7 +148,7 @@ impl Tally {
         tally
     }
 
-    /// Learns the modes of a capture that are not known yet.
+    /// Adds the modes of a capture that are not known yet.
     pub fn take_modes_of(&mut self, capture: &Capture) {
         let changes = &capture.registry.mode_changes;
         let is_new = changes.len() >= self.modes.index.len().max(1);
@@ -160,7 +160,7 @@ impl Tally {
         }
     }
 
-    /// Sets the modes by number: that of the header and all later ones. Frames with `arena_codes` are Python's arenas.
+    /// Sets the modes by number: the mode in the header and all later modes. Frames with `arena_codes` are Python's arenas.
     pub fn set_modes(&mut self, first: Mode, changes: &[ModeChange], arena_codes: Vec<u32>) {
         if changes.is_empty() {
             return;
@@ -190,7 +190,7 @@ impl Tally {
         }
     }
 
-    /// The following operations were recorded in the mode of this number.
+    /// Switches to the mode in which the following operations were recorded.
     #[cold]
     pub(super) fn enter_mode(&mut self, number: u32) {
         let before = usize::from(self.modes.current_mean());

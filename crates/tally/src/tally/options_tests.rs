@@ -78,7 +78,7 @@ fn naive_sums(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> NaiveSum
             born.map(|block| block.number).collect()
         };
         naive_sums.block_time += (time - naive.time.max(first).min(time)) * numbers.len() as u64;
-        // Blocks live when counting begins are part of the peak, even if nothing happens before it ends.
+        // Blocks live when counting begins are part of the peak, even if no event happens before counting ends.
         if naive.time < first && first <= time {
             naive_sums.peak = bytes(&naive.blocks);
         }

@@ -21,7 +21,7 @@ impl Tally {
         }
         if let Some(before) = self.blocks.insert(address, Block { size, site }) {
             self.n_overlaps += 1;
-            self.leave(before.site, self.weigh_block(&before));
+            self.shrink(before.site, self.weigh_block(&before));
         }
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
@@ -30,9 +30,9 @@ impl Tally {
         sums.live += amount;
         sums.moment = sums.moment.wrapping_sub(moment);
         if let Some(jobs) = &mut self.jobs {
-            jobs.rise(site, before, amount, true);
+            jobs.grow(site, before, amount, true);
         }
-        self.rise(amount);
+        self.grow(amount);
     }
 
     /// Returns the current time multiplied by the number of blocks in an amount.
@@ -42,14 +42,14 @@ impl Tally {
     }
 
     #[inline(always)]
-    fn rise(&mut self, amount: Raw) {
+    fn grow(&mut self, amount: Raw) {
         self.now += amount;
         self.bytes_highest = self.bytes_highest.max(self.now.bytes);
     }
 
     /// Subtracts an amount from the heap. Marks the peak first, because the heap is at its highest just before it shrinks.
     #[inline(always)]
-    fn leave(&mut self, site: u32, amount: Raw) {
+    fn shrink(&mut self, site: u32, amount: Raw) {
         self.mark_peak();
         let moment = self.moment(amount);
         let sums = self.sites.change(site);
@@ -57,7 +57,7 @@ impl Tally {
         sums.live -= amount;
         sums.moment = sums.moment.wrapping_add(moment);
         if let Some(jobs) = &mut self.jobs {
-            jobs.leave(site, before, amount, self.time);
+            jobs.shrink(site, before, amount, self.time);
         }
         self.now -= amount;
     }
@@ -80,7 +80,7 @@ impl Tally {
             return;
         };
         let amount = self.weigh_block(&block);
-        self.leave(block.site, amount);
+        self.shrink(block.site, amount);
         let mut recent_position = None;
         if self.n_recent > 0 {
             recent_position = thread.recent.take(address);
@@ -110,7 +110,7 @@ impl Tally {
         sums.moment = sums.moment.wrapping_sub(moment);
         let is_file = allocator == Allocator::MmapFile as u8;
         if let Some(jobs) = self.jobs.as_mut().filter(|_| !is_file) {
-            jobs.rise(site, before, amount, true);
+            jobs.grow(site, before, amount, true);
         }
         if is_file {
             self.files_now += amount;
@@ -118,7 +118,7 @@ impl Tally {
                 self.files_highest = self.files_now;
             }
         } else {
-            self.rise(amount);
+            self.grow(amount);
         }
     }
 
@@ -144,7 +144,7 @@ impl Tally {
                 sums.moment = sums.moment.wrapping_add(moment);
                 self.files_now -= piece.amount;
             } else {
-                self.leave(piece.site, piece.amount);
+                self.shrink(piece.site, piece.amount);
             }
         }
         released
@@ -183,11 +183,11 @@ impl Tally {
             } => {
                 if let Some(before) = self.blocks.insert(address, block) {
                     self.n_overlaps += 1;
-                    self.leave(before.site, self.weigh_block(&before));
+                    self.shrink(before.site, self.weigh_block(&before));
                 }
                 let amount = self.weigh_block(&block);
                 self.restore(block.site, amount);
-                self.rise(amount);
+                self.grow(amount);
                 if let Some(recent_position) = recent_position {
                     thread.recent.put_back(recent_position, address);
                     self.sites.take_temporary(block.site, thread.stream, amount);
@@ -209,7 +209,7 @@ impl Tally {
                     if self.sites.allocator(piece.site) == Allocator::MmapFile as u8 {
                         self.files_now += piece.amount;
                     } else {
-                        self.rise(piece.amount);
+                        self.grow(piece.amount);
                     }
                 }
             }
@@ -225,7 +225,7 @@ impl Tally {
         sums.live += amount;
         sums.moment = sums.moment.wrapping_sub(moment);
         if let Some(jobs) = self.jobs.as_mut().filter(|_| !is_file) {
-            jobs.rise(site, before, amount, false);
+            jobs.grow(site, before, amount, false);
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct Sums {
     pub whole_end_bytes: u64,
     /// Largest amount that was mapped from files at one time.
     pub mapped_files: Amount,
-    /// Each size and its number of recorded allocations, smallest first; of each sampling distance separately.
+    /// Each size and its number of recorded allocations, grouped by sampling distance, smallest size first.
     pub sizes: Vec<(u64, u64)>,
     /// How many of `sizes` belong to each sampling distance.
     size_weighers: Vec<(usize, Weigher)>,
@@ -73,7 +73,7 @@ pub struct SiteSums {
 }
 
 impl Sums {
-    /// Returns each size and the number of allocations that its recorded ones represent.
+    /// Returns each size and the number of allocations of that size, estimated if they were sampled.
     pub fn weighed_sizes(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let mut rest = &self.sizes[..];
         self.size_weighers.iter().flat_map(move |&(n, weigher)| {
@@ -92,7 +92,7 @@ impl Tally {
         self.finish_wanted(&mut |_, _, _, _| true)
     }
 
-    /// Returns the stacks and the sums of each job. There may be very many sites, whose sums are not needed for these.
+    /// Returns the stacks and the sums of each job, without the sums of sites, of which there may be very many.
     pub fn finish_jobs(mut self) -> (Stacks, JobTable) {
         self.blocks = LiveBlocks::new();
         let jobs = JobTable::new(&mut self);

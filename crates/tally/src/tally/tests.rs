@@ -110,9 +110,9 @@ impl Naive {
     }
 
     fn take(&mut self, address: u64) -> Vec<NaiveBlock> {
-        let is_it = |block: &NaiveBlock| !block.is_range && block.start == address;
-        let taken = self.blocks.iter().filter(|b| is_it(b)).cloned().collect();
-        self.blocks.retain(|block| !is_it(block));
+        let matches = |block: &NaiveBlock| !block.is_range && block.start == address;
+        let taken = self.blocks.iter().filter(|b| matches(b)).cloned().collect();
+        self.blocks.retain(|block| !matches(block));
         taken
     }
 
@@ -237,7 +237,7 @@ proptest! {
         let of_size: u64 = sums.sizes.iter().map(|&(size, n)| size * n).sum();
         prop_assert_eq!(of_size, naive.total.0);
 
-        // Compares also every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
+        // Also compares every site's share of the peak and of the live blocks. Nodes 0 to 4 are five different stacks.
         let node_stack: Vec<StackId> = {
             let mut stacks = sums.stacks;
             let mut ids: Vec<StackId> = vec![StackId::EMPTY];
@@ -248,12 +248,12 @@ proptest! {
             ids
         };
         for site in &sums.sites {
-            let is_it = |block: &&NaiveBlock| {
+            let matches = |block: &&NaiveBlock| {
                 let (stream, node, allocator) = block.site;
                 stream == site.stream && allocator == site.allocator as u8 && node_stack[node as usize] == site.stack
             };
             let heap = |block: &&NaiveBlock| !block.is_file;
-            let sum = |blocks: &[NaiveBlock]| blocks.iter().filter(heap).filter(is_it).map(|b| b.length).sum::<u64>();
+            let sum = |blocks: &[NaiveBlock]| blocks.iter().filter(heap).filter(matches).map(|b| b.length).sum::<u64>();
             prop_assert_eq!(site.live.bytes, sum(&naive.blocks));
             prop_assert_eq!(site.peak.bytes, sum(&naive.peak_blocks));
         }

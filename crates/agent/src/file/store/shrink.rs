@@ -1,6 +1,6 @@
 //! Makes the file of a [`Store`] shorter: after a checkpoint, and when the recording stops.
 //!
-//! Blocks move into the space of removed ones. Readers and kills at any instant are the task of [`compaction`].
+//! Blocks move into the space of removed ones. [`compaction`] keeps the file readable at any instant.
 //!
 //! Runs on: keeper, and the thread that stops the recording. Locks: those of the store.
 
@@ -13,7 +13,7 @@ use crate::file::compaction;
 use crate::host::locks::lock;
 use crate::host::sys;
 
-/// Blocks of up to this many bytes are moved together at the end.
+/// If all blocks together are longer than this, they are not moved at the end.
 const MAX_MOVED: u64 = 64 << 20;
 
 impl Store {
@@ -40,7 +40,7 @@ impl Store {
                     CHECKPOINT_STREAM => block.generation == generation,
                     _ => block.last_sequence >= cut,
                 });
-        // Old checkpoints go first: a checkpoint in the file must have all events that follow it.
+        // Old checkpoints are removed first: a checkpoint in the file must have all events that follow it.
         let (checkpoints, events): (Vec<_>, Vec<_>) = dropped
             .into_iter()
             .partition(|block| block.stream == CHECKPOINT_STREAM);
@@ -71,7 +71,7 @@ impl Store {
             return;
         }
         if let Err(error) = self.compact() {
-            // On a full disk the blocks stay where they are: everything is in the file, which only keeps its gaps.
+            // On a full disk the blocks stay where they are: the file is complete and only keeps its gaps.
             if error.kind() != io::ErrorKind::StorageFull {
                 self.fail(&error);
             }

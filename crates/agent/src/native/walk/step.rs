@@ -37,9 +37,9 @@ impl NativeStack {
                 unsafe { word(end_at) }
             }
             CallerRule::End => return Step::End,
-            // SAFETY: the caller's promise is that of `step_over_signal`.
+            // SAFETY: the caller promises what `step_over_signal` requires.
             CallerRule::Signal => return unsafe { self.step_over_signal(at) },
-            // SAFETY: the caller's promise is that of `step_by_base`.
+            // SAFETY: the caller promises what `step_by_base` requires.
             CallerRule::Unknown => return unsafe { self.step_by_base(at) },
         };
         if end <= sp {

@@ -1,19 +1,19 @@
 //! Stacks that are too deep to be read at each event.
 //!
 //! A stack deeper than [`MAX_DEPTH`] is *cut*: only its innermost frames are read, so an event costs the same at any depth.
-//! The entries are then a window whose outer end stays at one frame while the stack grows and shrinks within
-//! [`LEAST_CUT`]`..=`[`MAX_DEPTH`]; only beyond these bounds does the window move, to [`KEPT_INNERMOST`] frames. A recursion
-//! therefore rewrites its window once in some 1,500 calls and adds about two nodes per event to the file, not a window.
-//! One frame with a reserved name, written for the outermost entry, replaces all frames that are not recorded.
+//! The entries are then a window. Its outer end stays at one frame while the stack grows and shrinks within
+//! [`LEAST_CUT`]`..=`[`MAX_DEPTH`] entries. Beyond these bounds the window moves to the innermost [`KEPT_INNERMOST`]
+//! frames. A recursion therefore writes a whole window only once in about 1,500 calls. One frame with a reserved name,
+//! written for the outermost entry, replaces all frames that are not recorded.
 
 use super::{Change, MAX_DEPTH, Stack};
 use crate::cpython::Layout;
 use crate::cpython::interpreter::{is_shim, word};
 use crate::session;
 
-/// Entries of a stack that has just been cut: in the middle between the depths at which the window moves.
+/// Entries of a stack that has just been cut: halfway between the depths at which the window moves.
 pub const KEPT_INNERMOST: usize = 2560;
-/// A cut stack with fewer entries is read again, so that it has more, or is whole.
+/// A cut stack with fewer entries is read again, after which it has more entries or is complete.
 pub const LEAST_CUT: usize = 1024;
 /// Frames outside of a cut stack that `shim_outside` searches.
 const MAX_SEARCHED: usize = 1 << 20;
@@ -55,7 +55,7 @@ impl Stack {
     #[inline(always)]
     pub(super) fn set_caller(&mut self, caller: usize) {
         if (caller != 0) != self.is_cut() {
-            // The outermost frame is written in another form, even if it is the same frame.
+            // The record of the outermost frame changes, even if it is the same frame, so it must be written again.
             self.entries[0].frame = 0;
         }
         self.caller = caller;

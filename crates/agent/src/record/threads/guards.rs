@@ -1,8 +1,8 @@
 //! Guards that exclude events of Heaptide's own code on a thread.
 //!
-//! [`Unrecorded`] excludes all events. It is for Rust code, which may hold locks that an event needs and releases no block of
-//! the program. [`OwnPython`] is for Python code: a garbage collection or a cache of the interpreter may then release
-//! blocks of the program, so releases are recorded, except those of blocks that were allocated meanwhile
+//! [`Unrecorded`] excludes all events. It is for Rust code, which may hold locks that an event needs and releases no block
+//! of the program. [`OwnPython`] is for Python code, during which a garbage collection or a cache of the interpreter may
+//! release blocks of the program. It excludes allocations, and releases of the blocks they returned
 //! ([`own_blocks`](crate::record::own_blocks)). [`Nested`] is for the program's allocators.
 
 use std::ptr::null_mut;
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::record::tls;
 
-/// Undoes a change of what is recorded in this thread.
+/// Restores, when dropped, which events of this thread are recorded.
 enum Pause {
     Nothing,
     /// The thread's word before.
@@ -64,8 +64,9 @@ impl Unrecorded {
 }
 
 /// Records only releases of the program's blocks in this thread until the guard is dropped, while Python code of Heaptide
-/// runs on it. Inside of [`Unrecorded`], whose holder may have locks that an event needs, nothing is recorded. The same is
-/// true if no recording runs at the beginning: one that starts meanwhile does not know the blocks allocated so far.
+/// runs on it. Inside of [`Unrecorded`], whose holder may have locks that an event needs, nothing is recorded. Nothing is
+/// recorded either if no recording is active at the beginning: a recording that starts later does not know the blocks
+/// allocated so far.
 #[expect(dead_code, reason = "held for the effect of dropping it")]
 pub struct OwnPython(Pause);
 
