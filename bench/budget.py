@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STATES = {"imported": "installed and never started", "stopped": "stopped"}
 
+# Maximum CPU time in exact mode, as a ratio to the bare run, by workload. `SAMPLED` is the same for sampling.
 EXACT = {
     "calls": 1.10,
     "small_objects": 1.10,
@@ -40,17 +41,18 @@ NATIVE = ("big_blocks", "deep_stack", "frames", "imports")
 # Tolerance for a ratio of 1.00: the difference of two bare runs.
 NOISE = 0.01
 START_MS = 60.0
-# Limit for the line of heaptide.pth that every interpreter runs at start-up; less is within the noise.
+# Limit for the line of heaptide.pth that every interpreter runs at start-up. A lower limit would be within the noise.
 INSTALLED_MS = 0.5
 DECODE_EVENTS_PER_SECOND = 30e6
 REPORT_BYTES, REPORT_BYTES_PER_BLOCK = 64e6, 48
 REPORT_TIMES_FASTER = 10
 AGENT_BYTES = 16e6
 TIMELINE_SHARE = 0.01
-# Line by line in a tight loop: minimum ratio of memory_profiler's slow-down to Heaptide's, and Heaptide's limit.
+# Line-by-line profiling of a tight loop: minimum ratio of memory_profiler's slow-down to Heaptide's, and the maximum of
+# Heaptide's.
 LINES_TIMES_LESS = 100
 LINES_SLOWER = 2.0
-# Three million objects: minimum speed-up over guppy3, and memory of the walk per object.
+# Three million objects: minimum speed-up over guppy3 by query, and maximum memory of a traversal per object.
 HEAP_TIMES_FASTER = {"census": 10, "via": 50}
 HEAP_BYTES_PER_OBJECT = 32
 AGENT_WORKLOAD = "calls"
@@ -127,7 +129,7 @@ def native(result: Result) -> Iterator[Line]:
             yield unmeasured(f"native: {workload}", f"{NATIVE_SHARE} of memray's extra cost")
             continue
         extra = memray_native - memray
-        note = f" more than without (memray {extra:.2f})"
+        note = f" more than without --native (memray {extra:.2f})"
         yield at_most(f"native: {workload}", own_native - own, NATIVE_SHARE * extra, note=note)
 
 
@@ -199,9 +201,9 @@ def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
 
 def heap_lines(figures: Figures) -> Iterator[Line]:
     """Yield the speed of the heap census compared with guppy3, and its memory."""
-    for question, least in HEAP_TIMES_FASTER.items():
-        name, limit = f"heap: {question}", f"≥ {least} times as fast as guppy3"
-        ratio = figures.heap and figures.heap.times_faster(question)
+    for query, least in HEAP_TIMES_FASTER.items():
+        name, limit = f"heap: {query}", f"≥ {least} times as fast as guppy3"
+        ratio = figures.heap and figures.heap.times_faster(query)
         yield Line(name, limit, f"{ratio:.1f} times", ratio >= least) if ratio else unmeasured(name, limit)
     name, limit = "heap: memory of the walk", f"≤ {HEAP_BYTES_PER_OBJECT} bytes for each object"
     needed = figures.heap and figures.heap.walker_bytes

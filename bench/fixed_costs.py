@@ -24,10 +24,10 @@ CHURN_EVENTS = 20_000_000
 LIVE_BLOCKS = 1_000_000
 STATE_WORKLOADS = ("calls", "small_objects", "big_blocks")
 START_REPETITIONS = 20
-# The figure is a small difference between two short runs, so the best of many counts.
+# The figure is a small difference between two short runs, so it needs the best of many repetitions.
 INSTALLED_REPETITIONS = 200
-WHERE = "import heaptide, os, sys; print(os.path.dirname(heaptide.__file__), file=sys.stderr)"
-WHERE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), file=sys.stderr)"
+PRINT_PACKAGE_FOLDER = "import heaptide, os, sys; print(os.path.dirname(heaptide.__file__), file=sys.stderr)"
+PRINT_SITE_PACKAGES = "import sys, sysconfig; print(sysconfig.get_path('purelib'), file=sys.stderr)"
 
 
 @dataclass
@@ -50,9 +50,9 @@ class Figures:
     report_max_rss: int | None = None
     report_live_blocks: int = LIVE_BLOCKS
     reports: Reports = field(default_factory=Reports)
-    # Share of one core of `heaptide record` while it samples 64 children at 10 Hz.
+    # Share of one core that `heaptide record` uses while it samples 64 children at 10 Hz.
     timeline_share: float | None = None
-    # Slow-down of a tight loop, line by line.
+    # Slow-down of a tight loop by line-by-line profiling.
     line_cost: LineCost | None = None
     # Queries on three million objects.
     heap: HeapCosts | None = None
@@ -69,7 +69,7 @@ def measure(python: Path, repetitions: int) -> Figures:
             measure_start,
             measure_decode,
             measure_report_memory,
-            measure_page_making,
+            measure_report_costs,
             measure_timeline,
             measure_lines,
             measure_objects,
@@ -101,15 +101,15 @@ def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figur
 
 def measure_installed(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
     """Compare the start of an interpreter whose environment contains `heaptide.pth` with one without it."""
-    packages = Path(succeed([python, "-c", WHERE]).stderr.strip())
+    package = Path(succeed([python, "-c", PRINT_PACKAGE_FOLDER]).stderr.strip())
     starts = {}
     for name in ("without", "with"):
         folder = scratch / f"venv-{name}"
         succeed([python, "-m", "venv", "--without-pip", folder])
         starts[name] = [folder / "bin" / "python", HERE / "programs" / "empty.py"]
-    site_packages = Path(succeed([starts["with"][0], "-c", WHERE_PACKAGES]).stderr.strip())
-    (site_packages / "heaptide").symlink_to(packages)
-    shutil.copy(packages.parent / "heaptide.pth", site_packages)
+    site_packages = Path(succeed([starts["with"][0], "-c", PRINT_SITE_PACKAGES]).stderr.strip())
+    (site_packages / "heaptide").symlink_to(package)
+    shutil.copy(package.parent / "heaptide.pth", site_packages)
     best: dict[str, float] = {}
     for _ in range(INSTALLED_REPETITIONS):
         for name, command in starts.items():
@@ -152,8 +152,8 @@ def measure_report_memory(python: Path, scratch: Path, repetitions: int, figures
     print(f"report memory   {figures.report_max_rss / 1e6:.0f} MB for {LIVE_BLOCKS:,} live blocks", flush=True)
 
 
-def measure_page_making(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Measure reports compared with memray's, and reports of a very long capture."""
+def measure_report_costs(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
+    """Measure time and memory of reports, compared with memray's, and of reports on a very long capture."""
     measure_reports(python, scratch, repetitions, figures.reports)
     measure_long_capture(python, scratch, repetitions, figures.reports)
 

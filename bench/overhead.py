@@ -1,8 +1,8 @@
-"""Measures the cost of profiling, next to memray, and compares it with the budget.
+"""Measures the cost of profiling, compares it with memray's, and checks it against the budget.
 
-Every workload runs bare and under each tool in turn, several times; the best run of each counts, as a ratio to the bare
-run. fixed_costs.py measures a stopped profiler, command start-up and reading a capture. Each Python needs heaptide,
-memray, numpy and pandas; `make bench` prepares three Pythons and runs this script.
+Every workload runs several times without a tool (bare) and under each tool. A figure is the ratio of the best run under
+the tool to the best bare run. fixed_costs.py measures a stopped profiler, command start-up and reading a capture. Each
+Python needs heaptide, memray, numpy and pandas; `make bench` prepares three Pythons and runs this script.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORKLOADS = ("calls", "small_objects", "json_docs", "frames", "threads", "import
 
 
 def tools(python: Path, capture: Path) -> dict[str, list[str]]:
-    """Return the command before the script, by name of the tool."""
+    """Return, by tool, the command line to which the script is appended."""
     heaptide = [str(python), "-m", "heaptide", "run", "-q", "-f", "-o", str(capture)]
     memray = [str(python), "-m", "memray", "run", "-q", "-f", "-o", str(capture)]
     return {
@@ -111,7 +111,7 @@ def report_means(result: Result, names: list[str]) -> None:
 
 
 def describe_machine() -> dict[str, str]:
-    """Return processor, kernel and C library, by which readers can judge the figures."""
+    """Return processor, kernel and C library, so that readers can judge the figures."""
     model = platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -154,14 +154,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--reps", type=int, default=3, help="repetitions of each run, the best is kept (default 3)")
     parser.add_argument("--no-fixed-costs", action="store_true", help="measure only the overhead table")
     parser.add_argument("--results", type=Path, help="folder for <date>-<python>.json and latest.md")
-    parser.add_argument("--command", default="", help="command to name in the results as their origin")
+    parser.add_argument("--command", default="", help="command line that the results show as their source")
     parser.add_argument("workloads", nargs="*", help="names of workloads, or paths of other scripts (default: all)")
     options = parser.parse_args()
     options.python = [Path(os.path.abspath(path)) for path in options.python or [sys.executable]]  # noqa: PTH100
     options.tools = options.tools.split(",")
     unknown = [name for name in options.tools if name not in tools(Path(), Path())]
     if unknown or "bare" not in options.tools:
-        parser.error(f"unknown tool {unknown[0]!r}" if unknown else "the tools must include bare, to compare with")
+        parser.error(f"unknown tool {unknown[0]!r}" if unknown else "--tools must include bare, the baseline")
     return options
 
 

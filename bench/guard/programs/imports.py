@@ -1,4 +1,4 @@
-"""Imports much of the standard library, which creates code objects and dictionaries at stacks that rarely repeat."""
+"""Imports much of the standard library: creates code objects and dictionaries, with call stacks that rarely repeat."""
 
 import argparse
 import asyncio

@@ -284,7 +284,7 @@ pub(crate) fn captures<'a>(
         }
         Err(matches) => {
             let sentence = format!(
-                "process {process} of session {} is {} processes: use one of {}",
+                "process {process} of session {} matches {} processes: use one of {}",
                 session.id,
                 matches.len(),
                 matches.join(", ")

@@ -18,27 +18,28 @@ def loads(text: str) -> dict[str, Any]:
     root: dict[str, Any] = {}
     table: dict[str, Any] = root
     at = 0
-    while (at := _skip(text, at)) < len(text):
+    while (at := _skip_blanks_and_comments(text, at)) < len(text):
         if text[at] == "[":
             end = text.find("\n", at)
             line = text[at : len(text) if end < 0 else end]
             is_list = line.startswith("[[")
             names, _ = _key(line, 2 if is_list else 1, "]")
             # No setting is a list of tables, so the keys that follow go into a table that nothing reads.
-            table = {} if is_list else _descend(root, names)
+            table = {} if is_list else _nested_table(root, names)
             at += len(line)
         else:
             names, at = _key(text, at, "=")
             value, at = _value(text, _skip_blanks(text, at))
-            _descend(table, names[:-1])[names[-1]] = value
+            _nested_table(table, names[:-1])[names[-1]] = value
             at = _end_of_line(text, at)
     return root
 
 
-def _descend(table: dict[str, Any], names: list[str]) -> dict[str, Any]:
+def _nested_table(table: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the nested table under these names, and create missing ones."""
     for name in names:
-        below = table.setdefault(name, {})
-        table = below if isinstance(below, dict) else {}
+        child = table.setdefault(name, {})
+        table = child if isinstance(child, dict) else {}
     return table
 
 
@@ -48,7 +49,7 @@ def _skip_blanks(text: str, at: int) -> int:
     return at
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks_and_comments(text: str, at: int) -> int:
     """Return the position after blanks, empty lines and comments."""
     while at < len(text):
         if text[at] == "#":
@@ -91,12 +92,12 @@ def _key(text: str, at: int, until: str) -> tuple[list[str], int]:
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    begin = text[at : at + 1]
-    if begin in ('"', "'"):
-        return _many_lines(text, at) if text.startswith(begin * 3, at) else _one_line(text, at)
-    if begin == "[":
+    first = text[at : at + 1]
+    if first in ('"', "'"):
+        return _multi_line_string(text, at) if text.startswith(first * 3, at) else _single_line_string(text, at)
+    if first == "[":
         return _list(text, at)
-    if begin == "{":
+    if first == "{":
         return _inline_table(text, at)
     end = at
     while end < len(text) and text[end] not in ",]}#\r\n":
@@ -110,7 +111,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     return (int(word.replace("_", "")) if digits.isdecimal() else None), end
 
 
-def _one_line(text: str, at: int) -> tuple[str, int]:
+def _single_line_string(text: str, at: int) -> tuple[str, int]:
     quote = text[at]
     letters: list[str] = []
     at += 1
@@ -134,7 +135,7 @@ def _one_line(text: str, at: int) -> tuple[str, int]:
     raise ValueError(f"unterminated string in line {text.count(chr(10), 0, at) + 1}")
 
 
-def _many_lines(text: str, at: int) -> tuple[None, int]:
+def _multi_line_string(text: str, at: int) -> tuple[None, int]:
     quotes = text[at : at + 3]
     end = at + 3
     while not text.startswith(quotes, end):
@@ -149,15 +150,15 @@ def _many_lines(text: str, at: int) -> tuple[None, int]:
 
 def _list(text: str, at: int) -> tuple[list[Any], int]:
     values: list[Any] = []
-    begin, at = at, _skip(text, at + 1)
+    begin, at = at, _skip_blanks_and_comments(text, at + 1)
     while at < len(text):
         if text[at] == "]":
             return values, at + 1
         value, at = _value(text, at)
         values.append(value)
-        at = _skip(text, at)
+        at = _skip_blanks_and_comments(text, at)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_blanks_and_comments(text, at + 1)
         elif text[at : at + 1] != "]":
             break
     raise ValueError(f"unterminated list in line {text.count(chr(10), 0, begin) + 1}")
@@ -165,14 +166,14 @@ def _list(text: str, at: int) -> tuple[list[Any], int]:
 
 def _inline_table(text: str, at: int) -> tuple[dict[str, Any], int]:
     values: dict[str, Any] = {}
-    begin, at = at, _skip(text, at + 1)
+    begin, at = at, _skip_blanks_and_comments(text, at + 1)
     while at < len(text):
         if text[at] == "}":
             return values, at + 1
         names, at = _key(text, at, "=")
         value, at = _value(text, _skip_blanks(text, at))
-        _descend(values, names[:-1])[names[-1]] = value
-        at = _skip(text, at)
+        _nested_table(values, names[:-1])[names[-1]] = value
+        at = _skip_blanks_and_comments(text, at)
         if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+            at = _skip_blanks_and_comments(text, at + 1)
     raise ValueError(f"unterminated table in line {text.count(chr(10), 0, begin) + 1}")

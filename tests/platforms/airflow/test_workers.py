@@ -1,4 +1,4 @@
-"""Tests workers: those that gunicorn forks for the API server, and a worker of Celery as a separate component."""
+"""Tests the API server's workers, which gunicorn forks, and the Celery worker, which is a component of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def test_forked_workers_of_gunicorn_are_recorded_and_controlled(
         wait(lambda: len(stack.processes_of("api", is_recorded=True)) == 3, "both workers are recorded")
         for action, is_recorded in (("stop", False), ("start", True)):
             stack.ask_component(action, "api")
-            wait(lambda state=is_recorded: len(stack.processes_of("api", is_recorded=state)) == 3, f"all {action}")
+            wait(
+                lambda state=is_recorded: len(stack.processes_of("api", is_recorded=state)) == 3,
+                f"all processes {action}",
+            )
     finally:
         assert stack.stop() == {"api": 0}
     (first,) = home.folder.glob("api_memory.20*.bin")
@@ -36,7 +39,7 @@ def test_forked_workers_of_gunicorn_are_recorded_and_controlled(
 def test_celery_worker_is_a_component(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_components": "worker"})
     stack = Stack(home)
-    words = (
+    command = (
         "airflow",
         "celery",
         "worker",
@@ -48,7 +51,7 @@ def test_celery_worker_is_a_component(installed: Callable[[str], Environment], t
     )
     stack.start_component(
         "worker",
-        *words,
+        *command,
         AIRFLOW__CORE__EXECUTOR="CeleryExecutor",
         AIRFLOW__CELERY__BROKER_URL="memory://",
         AIRFLOW__CELERY__RESULT_BACKEND=f"db+sqlite:///{home.folder}/celery.db",

@@ -64,7 +64,7 @@ print(ask("/"), b'"state"' in ask("/api/v1/profiler/status"))
 
 
 def leaked_by_example(json_stats: dict[str, list[dict[str, object]]]) -> object:
-    """Return the size of the largest location, which must be the leaking line of the example."""
+    """Return the bytes of the largest allocation site, which must be the leaking line of the example."""
     first = json_stats["top_allocations_by_size"][0]
     assert "perform" in str(first["location"]), first
     return first["size"]

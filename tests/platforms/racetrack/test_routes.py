@@ -20,7 +20,7 @@ ROUTES = ["start", "stop", "report", "flamegraph", "stats"]
 
 @pytest.fixture
 def recorded(job: RacetrackJob) -> dict[str, object]:
-    """Record a session with three calls, and return the answer to the stop."""
+    """Record a session with three calls, and return the response to `stop`."""
     job.post(f"{MEMRAY}/stop")
     job.post(f"{MEMRAY}/start")
     job.perform()
@@ -78,13 +78,13 @@ def test_report_is_served_whole_and_in_ranges(job: RacetrackJob) -> None:
 
 
 @pytest.mark.behaviour("report")
-def test_finished_session_is_converted_once(job: RacetrackJob, recorded: dict[str, object]) -> None:
+def test_finished_session_is_converted_to_memrays_format_once(job: RacetrackJob, recorded: dict[str, object]) -> None:
     first = job.get(f"{MEMRAY}/report")
     (stored,) = job.folder.glob(f"**/sessions/*/{recorded['session']}/*.memray")
-    moment = stored.stat().st_mtime_ns
+    modified = stored.stat().st_mtime_ns
     assert stored.read_bytes() == first.body and stored.stat().st_mode & 0o777 == 0o600
     assert job.get(f"{MEMRAY}/report").body == first.body
-    assert stored.stat().st_mtime_ns == moment
+    assert stored.stat().st_mtime_ns == modified
 
 
 @pytest.mark.behaviour("report")
@@ -108,7 +108,9 @@ def test_heaptide_format_is_the_capture_itself(job: RacetrackJob, recorded: dict
 
 
 @pytest.mark.behaviour("download")
-def test_large_captures_do_not_grow_the_job(job: RacetrackJob, recorded: dict[str, object]) -> None:
+def test_downloading_a_large_capture_does_not_grow_the_memory_of_the_job(
+    job: RacetrackJob, recorded: dict[str, object]
+) -> None:
     (capture,) = job.folder.glob(f"**/sessions/*/{recorded['session']}/*.tide")
     # A capture may end with zeros, which readers skip: 512 MB of them take no disk space.
     size = 512 << 20
@@ -139,7 +141,7 @@ def test_flame_graph_opens_offline_and_takes_parameters(job: RacetrackJob) -> No
 def test_flame_graph_can_be_limited_to_a_thread_and_a_time(job: RacetrackJob) -> None:
     def has_leak(query: str) -> bool:
         answer = job.ask("GET", f"{MEMRAY}/flamegraph?{query}")
-        assert answer.status in (200, 404), answer.body  # nothing matches
+        assert answer.status in (200, 404), answer.body  # 404: nothing matches
         return answer.status == 200 and LEAK.search(page_data(answer.text)) is not None
 
     # The job runner calls the job in a worker thread.
@@ -150,13 +152,13 @@ def test_flame_graph_can_be_limited_to_a_thread_and_a_time(job: RacetrackJob) ->
 @pytest.mark.behaviour("rendering")
 @pytest.mark.usefixtures("recorded")
 def test_reports_are_rendered_in_another_process(job: RacetrackJob) -> None:
-    def spent_by_children() -> int:
-        words = Path(f"/proc/{job.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return int(words[13]) + int(words[14])
+    def cpu_ticks_of_children() -> int:
+        fields = Path(f"/proc/{job.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return int(fields[13]) + int(fields[14])  # cutime and cstime
 
-    before = spent_by_children()
+    before = cpu_ticks_of_children()
     job.get(f"{MEMRAY}/flamegraph?temporary-allocations=1")
-    assert spent_by_children() > before
+    assert cpu_ticks_of_children() > before
 
 
 @pytest.mark.behaviour("stats")
@@ -205,7 +207,7 @@ def error_of(answer: Answer) -> tuple[int, str]:
 
 
 @pytest.mark.behaviour("errors")
-def test_wrong_methods_are_answered_with_the_allowed_ones(job: RacetrackJob) -> None:
+def test_wrong_method_is_rejected_with_the_allowed_methods(job: RacetrackJob) -> None:
     for method, route, allowed in [("GET", "start", "POST"), ("POST", "report", "GET, HEAD")]:
         answer = job.ask(method, f"{MEMRAY}/{route}")
         assert error_of(answer) == (405, "MethodNotAllowed")
@@ -214,7 +216,7 @@ def test_wrong_methods_are_answered_with_the_allowed_ones(job: RacetrackJob) -> 
 
 
 @pytest.mark.behaviour("errors")
-def test_damaged_capture_is_answered_with_the_reason(job: RacetrackJob, recorded: dict[str, object]) -> None:
+def test_damaged_capture_is_an_error_with_a_reason(job: RacetrackJob, recorded: dict[str, object]) -> None:
     (capture,) = job.folder.glob(f"**/sessions/*/{recorded['session']}/*.tide")
     capture.write_bytes(b"this is no capture")
     for route in ("flamegraph", "stats", "report"):
@@ -232,7 +234,7 @@ def test_routes_work_below_every_prefix(job: RacetrackJob, prefix: str) -> None:
 
 
 @pytest.mark.behaviour("swagger")
-def test_own_openapi_document_lists_all_routes(job: RacetrackJob) -> None:
+def test_openapi_document_of_the_job_lists_all_profiler_routes(job: RacetrackJob) -> None:
     document = job.get(f"{PREFIX}/openapi.json").json()
     paths = {path.removeprefix("/api/v1/profiler"): value for path, value in document["paths"].items()}
     assert {"/memray/" + route for route in ROUTES} <= set(paths)

@@ -1,6 +1,6 @@
-"""Spends nearly all its time in one system call: reads lines, and for each allocates a block and prints the length.
+"""Blocks in `read` nearly all the time. For each line of input, allocates a block and prints the length of the line.
 
-`threading` is not imported, to check that attaching does not make its own thread the main one.
+Imports `threading` only at the end. If attaching imported it from another thread, that thread would become the main one.
 """
 
 import os

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from support.job_program import HEAD, run
 
-# Bytes by which a result may differ, for objects of the interpreter.
+# Bytes by which a result may differ from the expected value, because the interpreter allocates objects of its own.
 TOLERANCE = 1_000
 THREE_BUFFERS = 3 * 100_000
 
 
-TWO_KINDS_OF_JOBS = """
+TWO_JOBS = """
         tracer = leaks.JobTracer()
         kept, nothing, job = [], [], None
         with tracer.job("warms up"):
@@ -37,7 +37,7 @@ TWO_KINDS_OF_JOBS = """
 
 def check_retained_bytes(tmp_path: Path, n_runs: int) -> None:
     """Run both jobs `n_runs` times, and compare each result with the known retained bytes."""
-    kept, nothing = run(tmp_path, TWO_KINDS_OF_JOBS.replace("N_RUNS", str(n_runs)))
+    kept, nothing = run(tmp_path, TWO_JOBS.replace("N_RUNS", str(n_runs)))
     assert [number for number in kept if not 0 <= number - THREE_BUFFERS <= TOLERANCE] == []
     assert [number for number in nothing if abs(number) > TOLERANCE] == []
 
@@ -52,14 +52,14 @@ def test_retained_bytes_are_exact_in_each_of_300_runs(tmp_path: Path) -> None:
 
 
 def test_failed_job_is_reported_without_the_memory_of_its_exception(tmp_path: Path) -> None:
-    kept, failed, reasons = run(
+    kept, failed, reason = run(
         tmp_path,
         """
         tracer = leaks.JobTracer()
         def fails():
             keep_three()
             large = bytearray(5_000_000)
-            raise ValueError("of the job's own")
+            raise ValueError("the job failed")
         for _ in range(3):
             reason = None
             try:
@@ -72,11 +72,11 @@ def test_failed_job_is_reported_without_the_memory_of_its_exception(tmp_path: Pa
     )
     assert 0 <= kept - THREE_BUFFERS <= TOLERANCE
     assert failed is True
-    assert reasons == "of the job's own"
+    assert reason == "the job failed"
 
 
-def test_grown_types_have_a_baseline_and_at_most_30_rows(tmp_path: Path) -> None:
-    first, second, many, line, report = run(
+def test_grown_types_exclude_earlier_objects_and_have_at_most_30_rows(tmp_path: Path) -> None:
+    first, second, n_rows, has_leaking_line, report = run(
         tmp_path,
         """
         class Leaked:
@@ -84,7 +84,7 @@ def test_grown_types_have_a_baseline_and_at_most_30_rows(tmp_path: Path) -> None
                 self.payload = bytearray(10_000)
         objects = []
         def leak():
-            objects.append(Leaked())  # the line
+            objects.append(Leaked())  # leaks
         objects.append(None)
         tracer = leaks.JobTracer()
         jobs = []
@@ -98,18 +98,18 @@ def test_grown_types_have_a_baseline_and_at_most_30_rows(tmp_path: Path) -> None
                 objects.append(type(f"Type{number}", (), {})())
         with tracer.job("many") as many:
             leak_many_types()
-        lines = [line for line, text in enumerate(open(__file__), 1) if text.endswith("# the line\\n")]
+        lines = [line for line, text in enumerate(open(__file__), 1) if text.endswith("# leaks\\n")]
         sites = [[frame.line for frame in site.frames] for site in jobs[1].sites]
-        at_line = any(lines[0] in frames for frames in sites)
-        print(json.dumps([rows[0], rows[1], len(many.grown_types), at_line, jobs[1].report()]))
+        has_leaking_line = any(lines[0] in frames for frames in sites)
+        print(json.dumps([rows[0], rows[1], len(many.grown_types), has_leaking_line, jobs[1].report()]))
         """,
     )
     assert ["__main__.Leaked", 1, 1] in first
     assert len(first) < 5, "the first job shows objects that existed before it"
     assert ["__main__.Leaked", 2, 1] in second
     assert ["bytearray", 2, 1] in second
-    assert many == 30
-    assert line is True
+    assert n_rows == 30
+    assert has_leaking_line is True
     assert "__main__.Leaked" in report and "+1" in report
 
 
@@ -150,16 +150,16 @@ def test_jobs_in_asyncio_tasks_have_separate_accounts_that_include_their_subtask
         tracer = leaks.JobTracer()
         results = {}
         slots = [[None] * 8 for _ in range(4)]
-        async def piece(number, at):
+        async def piece(number, index):
             await asyncio.sleep(0)
-            slots[number][at] = bytearray(100_000)
+            slots[number][index] = bytearray(100_000)
             await asyncio.sleep(0)
         async def work(number):
             with tracer.job(str(number)) as job:
-                for at in range(number):
-                    await piece(number, at)
+                for index in range(number):
+                    await piece(number, index)
                 # Tasks that a job starts belong to it.
-                await asyncio.gather(*[asyncio.create_task(piece(number, number + at)) for at in range(number)])
+                await asyncio.gather(*[asyncio.create_task(piece(number, number + index)) for index in range(number)])
             results[number] = job.retained_bytes
         async def main():
             await asyncio.gather(*[work(number) for number in range(4)])
@@ -185,9 +185,9 @@ def test_jobs_in_greenlets_have_separate_accounts(tmp_path: Path) -> None:
         main = getcurrent()
         def work(number):
             with tracer.job(str(number)) as job:
-                for at in range(number):
+                for index in range(number):
                     main.switch()
-                    slots[number][at] = bytearray(100_000)
+                    slots[number][index] = bytearray(100_000)
                     main.switch()
             results[number] = job.retained_bytes
         for turn in range(2):
@@ -245,7 +245,7 @@ def test_concurrent_jobs_that_extend_one_container_are_charged_for_what_each_add
                 shared = {container}()
                 {add}
             before = sys.getsizeof(shared)
-            # Each job doubles the container at least once, so that each must have a part of it.
+            # Each job at least doubles the container, so each must be charged for a part of it.
             await asyncio.gather(*(traced(200 * 4**number) for number in range(4)), traced(0), traced(0))
             return sys.getsizeof(shared) - before
 
@@ -292,11 +292,11 @@ def test_memory_of_c_libraries_belongs_to_the_array_that_owns_it(tmp_path: Path)
         import numpy
         tracer = leaks.JobTracer()
         arrays = [None] * 4
-        def keep(at):
-            arrays[at] = numpy.zeros(100_000, dtype=numpy.float64)
-        for at in range(4):
+        def keep(index):
+            arrays[index] = numpy.zeros(100_000, dtype=numpy.float64)
+        for index in range(4):
             with tracer.job("numpy") as job:
-                keep(at)
+                keep(index)
         print(json.dumps([job.retained_bytes, [[row.name, row.bytes] for row in job.grown_types]]))
         """,
     )
@@ -364,9 +364,9 @@ def test_max_memory_requests_a_stop_and_writes_a_report_of_the_growth(tmp_path: 
 RECORDED_AND_TRACED = """
         import heaptide
 
-        def one(what):
-            with tracer.job("one") as job:
-                what()
+        def retained_by(work):
+            with tracer.job("work") as job:
+                work()
             return job.retained_bytes
 
         def recording(name):
@@ -376,23 +376,23 @@ RECORDED_AND_TRACED = """
         tracer = leaks.JobTracer()
         with recording("around.tide"):
             keep_three()
-            one(keep_nothing), one(keep_three)
-            seen["traced while recorded"] = [one(keep_three), one(keep_nothing)]
+            retained_by(keep_nothing), retained_by(keep_three)
+            seen["traced while recorded"] = [retained_by(keep_three), retained_by(keep_nothing)]
             tracer.close()
             keep_three()
             keep_nothing()
         tracer = leaks.JobTracer()
-        one(keep_nothing), one(keep_three)
+        retained_by(keep_nothing), retained_by(keep_three)
         with recording("within.tide"):
-            seen["recorded while traced"] = [one(keep_three), one(keep_nothing)]
-        seen["traced on"] = [one(keep_three), one(keep_nothing)]
-        crossing = recording("crossing.tide")
-        crossing.start()
-        seen["crossing"] = [one(keep_three), one(keep_nothing)]
+            seen["recorded while traced"] = [retained_by(keep_three), retained_by(keep_nothing)]
+        seen["traced after the recording"] = [retained_by(keep_three), retained_by(keep_nothing)]
+        overlapping = recording("overlapping.tide")
+        overlapping.start()
+        seen["recording outlives the tracer"] = [retained_by(keep_three), retained_by(keep_nothing)]
         tracer.close()
         keep_three()
         keep_nothing()
-        crossing.stop()
+        overlapping.stop()
         print(json.dumps(seen))
 """
 
@@ -407,7 +407,7 @@ def test_jobs_can_be_traced_while_the_process_is_recorded(
         assert 0 <= nothing <= TOLERANCE, moment
     line = next(number for number, text in enumerate(HEAD.splitlines(), 1) if "KEPT[n_kept] =" in text)
     # No block is in a capture twice, and freed blocks are not live.
-    for name, n_calls in (("around", 4), ("within", 1), ("crossing", 2)):
+    for name, n_calls in (("around", 4), ("within", 1), ("overlapping", 2)):
         found = stats(tmp_path / f"{name}.tide")
         sites = [site["size"] for site in found["top_allocations_by_size"] if site["location"].endswith(f":{line}")]
         assert 0 <= sum(sites) - n_calls * THREE_BUFFERS <= 2 * TOLERANCE, name
@@ -436,13 +436,13 @@ def test_forked_child_continues_with_separate_accounts(tmp_path: Path) -> None:
                 keep_three()
             return job.retained_bytes
         one()
-        reads, writes = os.pipe()
+        read_end, write_end = os.pipe()
         pid = os.fork()
         if pid == 0:
-            os.write(writes, str(one()).encode())
+            os.write(write_end, str(one()).encode())
             os._exit(0)
         os.waitpid(pid, 0)
-        print(json.dumps([int(os.read(reads, 100)), one()]))
+        print(json.dumps([int(os.read(read_end, 100)), one()]))
         """,
     )
     assert 0 <= child - THREE_BUFFERS <= TOLERANCE
@@ -487,11 +487,11 @@ def test_block_from_realloc_of_null_belongs_to_the_job(tmp_path: Path, extension
         library.make.restype = library.free_and_realloc.restype = ctypes.c_void_p
         library.make.argtypes = [ctypes.c_size_t]
         library.free_and_realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        olds = [library.make(300_000) for _ in range(2)]
-        tracer, news = leaks.JobTracer(), [None, None]
-        for at in range(2):
-            with tracer.job("from nothing") as job:
-                news[at] = library.free_and_realloc(olds[at], 500_000)
+        old_blocks = [library.make(300_000) for _ in range(2)]
+        tracer, new_blocks = leaks.JobTracer(), [None, None]
+        for index in range(2):
+            with tracer.job("realloc") as job:
+                new_blocks[index] = library.free_and_realloc(old_blocks[index], 500_000)
         print(json.dumps(job.retained_bytes))
         """,
     )

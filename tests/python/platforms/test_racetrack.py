@@ -132,7 +132,9 @@ def test_report_is_the_capture_whole_or_in_ranges(
     assert leaking.ask("GET", REPORT, If_None_Match=tag).status == 304
 
 
-def test_large_captures_do_not_grow_the_job(leaking: ControlledProgram, tmp_path: Path) -> None:
+def test_downloading_a_large_capture_does_not_grow_the_memory_of_the_job(
+    leaking: ControlledProgram, tmp_path: Path
+) -> None:
     leak(leaking)
     stopped = leaking.post("stop")
     capture = Path(stopped["processes"][0]["output"])

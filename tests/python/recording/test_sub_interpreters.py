@@ -1,4 +1,4 @@
-"""Tests that sub-interpreters neither disturb a recording nor are disturbed by it, however the recording was started.
+"""Tests that sub-interpreters and a recording do not affect each other, however the recording was started.
 
 `heaptide.pth` runs in every interpreter of a process. The settings apply to the process, so only the main interpreter
 may apply them.
@@ -17,9 +17,9 @@ import pytest
 from support.commands import heaptide, session_id
 
 LIMIT_SECONDS = 120
-SIZE = 3_000_000 + sys.getsizeof(b"")
+BLOCK_SIZE = 3_000_000 + sys.getsizeof(b"")
 
-# The module has another name before 3.13, and `create` other arguments.
+# Before Python 3.13, the module is `_xxsubinterpreters`, and `create` takes `isolated` instead of a name.
 CREATE = """
     import os, subprocess, sys, warnings
     warnings.simplefilter("ignore")
@@ -40,7 +40,7 @@ CREATE = """
             assert failure is None, failure
             api.destroy(number)
 """
-# The output goes to the descriptor, because a sub-interpreter has its own buffer.
+# `os.write` keeps the lines in order: each interpreter buffers its own `sys.stdout`.
 PROGRAM = (
     CREATE
     + """
@@ -56,12 +56,12 @@ PROGRAM = (
 )
 
 
-def run_program(folder: Path, program: str, words: list[str], variables: dict[str, str]) -> tuple[int, str, str]:
-    """Run a program, and return its exit code and its output."""
+def run_program(folder: Path, program: str, launcher: list[str], variables: dict[str, str]) -> tuple[int, str, str]:
+    """Run `python LAUNCHER job.py a b`, and return the exit code, standard output and standard error."""
     script = folder / "job.py"
     script.write_text(textwrap.dedent(program))
     done = subprocess.run(
-        [sys.executable, *words, str(script), "a", "b"],
+        [sys.executable, *launcher, str(script), "a", "b"],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
@@ -73,15 +73,15 @@ def run_program(folder: Path, program: str, words: list[str], variables: dict[st
 
 def has_block(capture: Path) -> bool:
     """Return whether a capture contains the block that the main interpreter and the child allocate."""
-    return f" size={SIZE} " in heaptide("parse", capture).stdout
+    return f" size={BLOCK_SIZE} " in heaptide("parse", capture).stdout
 
 
 @pytest.mark.parametrize("options", [[], ["--objects"], ["--native"]])
 def test_sub_interpreters_run_the_same_under_heaptide_run(tmp_path: Path, options: list[str]) -> None:
     bare = run_program(tmp_path, PROGRAM, [], {})
     assert (bare[0], bare[2]) == (0, "")
-    words = ["-m", "heaptide", "run", "-q", "-o", str(tmp_path / "job.tide"), *options]
-    assert run_program(tmp_path, PROGRAM, words, {}) == bare
+    launcher = ["-m", "heaptide", "run", "-q", "-o", str(tmp_path / "job.tide"), *options]
+    assert run_program(tmp_path, PROGRAM, launcher, {}) == bare
     assert has_block(tmp_path / "job.tide")
 
 
@@ -142,6 +142,7 @@ def test_only_sub_interpreters_are_recognised_as_such(tmp_path: Path) -> None:
     import signal, threading
     from heaptide import bootstrap
     assert not bootstrap._is_sub_interpreter()
+    # The check must not change the wakeup descriptor.
     assert signal.set_wakeup_fd(-1) == -1
     run("from heaptide import bootstrap; assert bootstrap._is_sub_interpreter()")
     """

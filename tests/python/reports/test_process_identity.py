@@ -1,4 +1,4 @@
-"""Tests that all reports distinguish processes with the same ID, of two containers or one after the other."""
+"""Tests that all reports distinguish processes with the same ID, in two containers or after the kernel reused it."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ import sys, heaptide
 kept = bytearray(int(sys.argv[1]))
 heaptide.heap_snapshot(sys.argv[2], overwrite=True)
 """
-# The kernel gives the next process the ID after the one written here.
-RECYCLE = "echo 99 > /proc/sys/kernel/ns_last_pid; "
+# Makes the kernel give the ID 100 to the next process.
+SET_NEXT_ID = "echo 99 > /proc/sys/kernel/ns_last_pid; "
 
 
-def isolated(host: str, command: str, folder: Path) -> None:
+def run_isolated(host: str, command: str, folder: Path) -> None:
     done = subprocess.run([*UNSHARE, "sh", "-ec", f"hostname {host}; {command}"], cwd=folder, capture_output=True)
     assert done.returncode == 0, done.stderr
 
 
-def record(name: str, n_bytes: int) -> str:
+def record_command(name: str, n_bytes: int) -> str:
     return f"{sys.executable} -m heaptide run -q -o {name}.tide job.py {n_bytes} {name}.heap"
 
 
@@ -43,10 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("namespaces cannot be created here")
     folder = tmp_path_factory.mktemp("identity")
     (folder / "job.py").write_text(JOB)
-    isolated("web-1", f"exec {record('one', 5_000_000)}", folder)
-    isolated("web-2", f"exec {record('two', 9_000_000)}", folder)
-    again = f"{RECYCLE} {record('first', 2_000_000)}; {RECYCLE} {record('second', 3_000_000)}; true"
-    isolated("web-1", again, folder)
+    run_isolated("web-1", f"exec {record_command('one', 5_000_000)}", folder)
+    run_isolated("web-2", f"exec {record_command('two', 9_000_000)}", folder)
+    both = (
+        f"{SET_NEXT_ID} {record_command('first', 2_000_000)}; {SET_NEXT_ID} {record_command('second', 3_000_000)}; true"
+    )
+    run_isolated("web-1", both, folder)
     return folder
 
 
@@ -86,7 +88,7 @@ def test_ambiguous_process_filter_lists_the_processes_and_accepts_their_names(fo
     for command in (["stats"], ["tree"], ["summary"], ["parse"], ["transform", "json"], ["flamegraph", "-f"]):
         refused = heaptide(*command, "--process", "1", *captures, check=False, cwd=folder)
         assert refused.returncode != 0
-        assert "process 1 is 2 processes; use one of: 1@web-1, 1@web-2" in refused.stderr, command
+        assert "process 1 matches 2 processes; use one of: 1@web-1, 1@web-2" in refused.stderr, command
     only = stats(*captures, "--process", "1@web-2")
     assert 9_000_000 <= only["metadata"]["peak_memory"] < 11_000_000
     invalid = heaptide("stats", "--process", "@web-1", *captures, check=False)
@@ -97,7 +99,7 @@ def test_ambiguous_process_filter_lists_the_processes_and_accepts_their_names(fo
 def test_reports_show_two_containers_as_two_processes(folder: Path) -> None:
     captures = [folder / "one.tide", folder / "two.tide"]
     names = ["1@web-1", "1@web-2"]
-    # The totals: the two programs ran one after the other, so only one of them has memory at the common peak.
+    # `--total`, because the programs ran one after the other: at the common peak, only one of them has memory.
     rows = heaptide("summary", "--total", "--by", "process", *captures).stdout
     assert all(f"process {name}" in rows for name in names), rows
     text = heaptide("stats", *captures).stdout
@@ -127,7 +129,7 @@ def test_heap_snapshots_of_two_containers_are_of_different_processes(folder: Pat
 
 def test_timeline_stores_the_identity_of_its_processes(folder: Path) -> None:
     command = f"exec {sys.executable} -m heaptide record -q -o watched.timeline sleep 0.3"
-    isolated("web-3", command, folder)
+    run_isolated("web-3", command, folder)
     lines = (folder / "watched.timeline").read_text().splitlines()
     assert "host web-3" in lines
     facts = dict(line.removeprefix("fact ").split("=") for line in lines if line.startswith("fact "))

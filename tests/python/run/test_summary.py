@@ -1,4 +1,4 @@
-"""Tests the summary that `heaptide run` prints after the program: the responsible lines, children, the page."""
+"""Tests the summary that `heaptide run` prints after the program, and its options `--report` and `--open`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(folder: Path, *arguments: str | Path, **env: str) -> subprocess.Complete
 
 
 def messages(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """Return the lines that Heaptide printed, without its name."""
+    """Return the lines that Heaptide printed, without the prefix `heaptide: `."""
     lines = done.stderr.splitlines()
     assert all(line.startswith("heaptide: ") for line in lines), done.stderr
     return [line.removeprefix("heaptide: ") for line in lines]
@@ -81,7 +81,7 @@ def test_summary_names_the_line_of_the_script_and_the_library_line_that_allocate
     assert rest == ["recorded into job.tide", "next: heaptide flamegraph job.tide, or heaptide stats job.tide"]
 
 
-def test_summary_adds_up_the_memory_of_a_line_over_the_library_lines_that_it_called(tmp_path: Path) -> None:
+def test_summary_sums_the_memory_of_a_line_over_all_library_lines_it_calls(tmp_path: Path) -> None:
     library = "def first(n):\n    return bytearray(n)\ndef second(n):\n    return bytearray(n)\n"
     write(tmp_path / "site-packages" / "frames.py", library)
     job = "import frames\nlargest = frames.first(30_000_000)\nkept = frames.first(20_000_000), frames.second(20_000_000)\n"
@@ -91,7 +91,7 @@ def test_summary_adds_up_the_memory_of_a_line_over_the_library_lines_that_it_cal
     assert ": 40.0 MB in 2 blocks, 57% of the heap at the peak" in lines[1]
 
 
-def test_next_command_records_the_objects_of_a_program_whose_memory_is_arenas(tmp_path: Path) -> None:
+def test_summary_suggests_recording_objects_if_arenas_hold_most_memory(tmp_path: Path) -> None:
     write(tmp_path / "job.py", "import sys\nkept = [str(n) * 3 for n in range(300_000)]\n")
     *_, note, recorded, following = messages(run(tmp_path, "-o", "job.tide", "job.py", "--name", "a b"))
     assert "are Python object arenas; record with --objects" in note
@@ -120,7 +120,7 @@ def test_summary_names_a_line_that_grows_and_the_command_that_shows_the_leak(tmp
     assert lines[-1].startswith("next: heaptide flamegraph --leaks job.tide")
 
 
-def test_summary_names_memory_that_was_not_freed_by_another_line_than_the_largest(tmp_path: Path) -> None:
+def test_summary_names_the_largest_line_at_the_end_if_it_is_not_the_largest_at_the_peak(tmp_path: Path) -> None:
     write(tmp_path / "job.py", "def build():\n    return bytearray(9_000_000)\nkept = build()\nbytearray(30_000_000)\n")
     lines = messages(run(tmp_path, "-o", "job.tide", "job.py"))
     assert "all of it was freed before the end" in lines[1]
@@ -158,7 +158,7 @@ def test_summary_counts_children_that_were_not_followed(tmp_path: Path, program:
 
 
 @pytest.mark.parametrize("method", ["spawn", "fork"])
-def test_summary_does_not_call_followed_processes_of_multiprocessing_unrecorded(tmp_path: Path, method: str) -> None:
+def test_summary_does_not_count_followed_multiprocessing_children_as_unrecorded(tmp_path: Path, method: str) -> None:
     write(tmp_path / "job.py", SPAWNS.replace('"spawn"', f'"{method}"'))
     lines = messages(run(tmp_path, "--follow-fork", "-o", "job.tide", "job.py"))
     assert any("children recorded into" in line for line in lines), lines
@@ -185,11 +185,10 @@ def test_program_ends_as_usual_if_the_summary_cannot_be_computed(tmp_path: Path,
     assert any(line.startswith("recorded into ") and line.endswith("job.tide") for line in messages(done))
 
 
-def test_summary_needs_no_import_and_no_memory_of_the_program(tmp_path: Path) -> None:
+def test_summary_needs_no_import_few_descriptors_and_no_sigchld(tmp_path: Path) -> None:
     code = """
 import builtins, resource, signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-pages = int(open("/proc/self/statm").read().split()[0])
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
 builtins.__import__ = None
 sys.exit(4)
@@ -207,7 +206,7 @@ def test_report_option_writes_the_page_in_the_same_call(tmp_path: Path) -> None:
 
 
 def browser(folder: Path) -> Path:
-    """Create a fake browser that writes the address to a file and remains open for a while."""
+    """Create a fake browser that writes the address it opens to a file."""
     script = write(
         folder / "browser", f'#!/bin/sh\necho "$1" >{folder}/opened.part\nmv {folder}/opened.part {folder}/opened\n'
     )
@@ -248,6 +247,6 @@ def test_program_is_not_started_if_a_file_cannot_be_written(tmp_path: Path, opti
     assert (tmp_path / "existing.html").read_text() == "somebody's page"
 
 
-def test_program_recorded_by_a_variable_runs_without_a_writable_folder(tmp_path: Path) -> None:
+def test_program_recorded_through_the_environment_runs_if_the_capture_cannot_be_written(tmp_path: Path) -> None:
     done = python("-c", "print('ran')", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="/proc/missing/job.tide")
     assert done.stdout == "ran\n" and "runs without being recorded" in one_sentence(done.stderr)

@@ -251,7 +251,7 @@ impl fmt::Display for NoMatch {
             }
             NoMatch::Ambiguous { wanted, matches } => write!(
                 f,
-                "process {wanted} is {} processes; use one of: {}",
+                "process {wanted} matches {} processes; use one of: {}",
                 matches.len(),
                 listed(matches)
             ),
