@@ -89,7 +89,12 @@ def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figur
         for _ in range(repetitions):
             for state in ("bare", "imported", "stopped"):
                 capture = scratch / "state.tide"
-                program = [HERE / "programs" / "inside.py", state, HERE / "workloads" / f"{workload}.py", capture]
+                program = [
+                    HERE / "programs" / "workload_in_state.py",
+                    state,
+                    HERE / "workloads" / f"{workload}.py",
+                    capture,
+                ]
                 seconds = float(succeed([python, *program]).stderr.splitlines()[-1])
                 best[state] = min(best.get(state, seconds), seconds)
                 capture.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Measures queries on the objects of a process, next to guppy3, objgraph and pympler: bench/heap.py [--objects N].
+"""Measures queries on objects with Heaptide, guppy3, objgraph and pympler: bench/heap.py [--objects N].
 
-Each tool runs each query in a separate process that has created the same objects; the best of several CPU times
-counts. Tools that take minutes for millions of objects get fewer objects, so figures are per million objects. Not part
-of `make test`.
+Each tool runs each query in a separate process that has created the same objects. The figure is the shortest of
+several CPU times. Tools that take minutes for millions of objects get fewer objects, so figures are per million
+objects. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 40
 
 @dataclass(frozen=True)
 class Query:
-    """One query, and for each tool the share of the objects and the number of repetitions."""
+    """One query. `tools` has, for each tool, the share of the objects it gets and its number of repetitions."""
 
     name: str
     title: str
@@ -75,7 +75,7 @@ class HeapCosts:
     """Costs by query and tool."""
 
     costs: dict[str, dict[str, HeapCost]] = field(default_factory=dict)
-    # Memory of the walk for a snapshot, in bytes per object.
+    # Memory that the traversal for a snapshot needs, in bytes per object.
     walker_bytes: float | None = None
 
     def times_faster(self, query: str, tool: str = "guppy3") -> float | None:
@@ -91,15 +91,15 @@ def measure_heap(python: Path, n_objects: int = OBJECTS) -> HeapCosts:
     """Run every query with every tool that supports it."""
     measured = HeapCosts()
     for query in QUERIES:
-        for tool, (part, repetitions) in query.tools.items():
-            cost = run_query(python, tool, query.name, int(n_objects * part), repetitions)
+        for tool, (share, repetitions) in query.tools.items():
+            cost = run_query(python, tool, query.name, int(n_objects * share), repetitions)
             measured.costs.setdefault(query.name, {})[tool] = cost
             print(f"heap {query.name:10} {tool:9} {cost.cell()} per million of {cost.objects:,}", flush=True)
     # A snapshot needs the most memory.
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as folder:
-        take = f"taken = heaptide.heap_snapshot({folder + '/now.heap'!r}); print(taken.walker_bytes / taken.objects)"
-        many = f"import heaptide; kept = [[number] for number in range({n_objects // 2})]; {take}"
-        done = subprocess.run([str(python), "-c", many], capture_output=True, text=True)
+        code = f"import heaptide; kept = [[number] for number in range({n_objects // 2})]; "
+        code += f"taken = heaptide.heap_snapshot({folder + '/now.heap'!r}); print(taken.walker_bytes / taken.objects)"
+        done = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
     measured.walker_bytes = float(done.stdout) if done.returncode == 0 else None
     return measured
 

@@ -1,9 +1,10 @@
 """Counts the instructions of job marks: bench/job_marks.py [--jobs N].
 
-    nothing recorded    instructions and system calls of one job that does nothing, for each way to mark it; budget
-                        10,000 and none
-    sampled, exact      a worker with marked jobs over the same worker without marks; budget 1.02 and 1.03. Also the
-                        instructions of one recorded mark, and of the smallest job for which the budget holds
+    nothing recorded    instructions and system calls of one job that does nothing, for each form of mark; budget
+                        10,000 instructions and no system calls
+    sampled, exact      instructions of a worker with marked jobs, as a ratio to the same worker without marks; budget
+                        1.02 and 1.03. Also the instructions of one recorded mark, and of the smallest job for which
+                        the budget holds
 
 valgrind's callgrind counts instructions and strace counts system calls, so other load on the machine does not matter.
 Each figure is the difference between two runs of different length, which removes the start of the interpreter. Part of
@@ -52,9 +53,9 @@ def system_calls(*args: str | int) -> int:
     return len(execute(["strace", "-f", "-qq"], [], *args).splitlines())
 
 
-def per_job(how: str, heaptide: list[str] | None = None) -> float:
+def per_job(form: str, heaptide: list[str] | None = None) -> float:
     """Count the instructions of one job that does nothing."""
-    return (instructions(heaptide or [], how, 2_100, 0) - instructions(heaptide or [], how, 100, 0)) / 2_000
+    return (instructions(heaptide or [], form, 2_100, 0) - instructions(heaptide or [], form, 100, 0)) / 2_000
 
 
 def main() -> int:
@@ -69,19 +70,19 @@ def main() -> int:
         failures += number > budget
         print(f"{what:55} {number:10,.3f}  budget {budget:10,.3f}  {'FAILED' if number > budget else 'ok'}")
 
-    for how in ("block", "calls", "function", "generator", "async function", "async generator"):
-        bare = f"plain {how}" if how.endswith(("generator", "async function")) else "plain"
-        show(f"nothing recorded: instructions of one job ({how})", per_job(how) - per_job(bare), MAX_INSTRUCTIONS)
-        calls = system_calls(how, 20_100, 0) - system_calls(how, 100, 0)
+    for form in ("block", "calls", "function", "generator", "async function", "async generator"):
+        bare = f"plain {form}" if form.endswith(("generator", "async function")) else "plain"
+        show(f"nothing recorded: instructions of one job ({form})", per_job(form) - per_job(bare), MAX_INSTRUCTIONS)
+        calls = system_calls(form, 20_100, 0) - system_calls(form, 100, 0)
         # The limit is not 0, because the allocator occasionally requests memory from the kernel.
-        show(f"nothing recorded: system calls per 1,000 jobs ({how})", calls / 20, 1)
+        show(f"nothing recorded: system calls per 1,000 jobs ({form})", calls / 20, 1)
     for mode, (options, budget) in MODES.items():
         heaptide = ["-m", "heaptide", "run", "-q", "-o", "capture.tide", *options]
         marked, plain = (
-            instructions(heaptide, how, n_jobs, SIZE) - instructions(heaptide, how, 0, SIZE)
-            for how in ("block", "plain")
+            instructions(heaptide, form, n_jobs, SIZE) - instructions(heaptide, form, 0, SIZE)
+            for form in ("block", "plain")
         )
-        show(f"{mode}: with jobs over without", marked / plain, budget)
+        show(f"{mode}: ratio of a worker with marks to one without", marked / plain, budget)
         mark = (per_job("block", heaptide) - per_job("plain", heaptide)) / 1_000
         print(f"{mode}: thousand instructions of one mark {mark:13,.1f}")
         print(f"{mode}: the budget holds for jobs of {mark / (budget - 1):18,.0f} thousand instructions or more")

@@ -46,24 +46,24 @@ def measure(n_callers: int, seconds: float, folder: Path) -> dict[str, Any]:
         request(host, "POST", f"{PROFILER}/stop")
         for session in request(host, "GET", f"{PROFILER}/sessions")["sessions"]:
             request(host, "DELETE", f"{PROFILER}/sessions/{session['id']}")
-        calls = Calls(host, n_callers)
+        callers = Callers(host, n_callers)
         for _ in range(2):
-            calls.run_for(seconds / 4)
+            callers.run_for(seconds / 4)
             request(host, "POST", f"{PROFILER}/start")
-            calls.run_for(seconds / 4)
+            callers.run_for(seconds / 4)
             request(host, "POST", f"{PROFILER}/stop")
-        calls.end()
+        callers.stop()
         sessions = request(host, "GET", f"{PROFILER}/sessions")["sessions"]
     finally:
         job.terminate()
         code = job.wait()
         job.stdout.close()
-    times = sorted(calls.seconds)
+    times = sorted(callers.seconds)
     return {
         "callers": n_callers,
         "calls": len(times),
-        "failed": len(calls.failures),
-        "failures": calls.failures[:3],
+        "failed": len(callers.failures),
+        "failures": callers.failures[:3],
         "calls_per_second": round(len(times) / seconds, 1),
         "median_ms": round(statistics.median(times) * 1000, 1) if times else None,
         "p99_ms": round(times[len(times) * 99 // 100] * 1000, 1) if times else None,
@@ -86,21 +86,21 @@ def request(host: str, method: str, path: str) -> Any:
     return json.loads(body)
 
 
-class Calls:
+class Callers:
     """Callers on separate threads, each with one persistent connection."""
 
     def __init__(self, host: str, n_callers: int) -> None:
         self.seconds: list[float] = []
         self.failures: list[str] = []
         self._host = host
-        self._is_over = threading.Event()
-        self._callers = [threading.Thread(target=self._call, daemon=True) for _ in range(n_callers)]
-        for caller in self._callers:
-            caller.start()
+        self._is_stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._call, daemon=True) for _ in range(n_callers)]
+        for thread in self._threads:
+            thread.start()
 
     def _call(self) -> None:
         connection = http.client.HTTPConnection(self._host, timeout=300)
-        while not self._is_over.is_set():
+        while not self._is_stopping.is_set():
             begin = time.monotonic()
             try:
                 connection.request("POST", "/api/v1/perform", b"{}", {"Content-Type": "application/json"})
@@ -116,13 +116,13 @@ class Calls:
 
     def run_for(self, seconds: float) -> None:
         """Let the callers run for some time."""
-        self._is_over.wait(seconds)
+        self._is_stopping.wait(seconds)
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Stop new calls and wait for the running ones."""
-        self._is_over.set()
-        for caller in self._callers:
-            caller.join()
+        self._is_stopping.set()
+        for thread in self._threads:
+            thread.join()
 
 
 def main() -> int:

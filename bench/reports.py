@@ -1,7 +1,7 @@
 """Compares time and memory of reports with memray's on the same program, and measures reports on a very long capture.
 
 Each tool reads its own capture and writes its page to a file; times include the start of the command. One page of
-Heaptide may contain what memray shows on several pages, so each row compares the pages that show the same.
+Heaptide may contain what memray shows on several pages, so each row compares pages that show the same data.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ def measure_reports(python: Path, scratch: Path, repetitions: int, reports: Repo
     record(python, "heaptide", own_capture, "six_million")
     record(python, "memray", memray_capture, "six_million")
     for name, (own_command, memray_command) in REPORTS.items():
-        own = make(python, "heaptide", own_command, own_capture)
-        memray = make(python, "memray", memray_command, memray_capture)
+        own = write_report(python, "heaptide", own_command, own_capture)
+        memray = write_report(python, "memray", memray_command, memray_capture)
         for _ in range(repetitions - 1):
-            own = own.better_of(make(python, "heaptide", own_command, own_capture))
+            own = own.better_of(write_report(python, "heaptide", own_command, own_capture))
         cost = ReportCost(own.wall, memray.wall, own.max_rss, memray.max_rss)
         reports.compared[name] = cost
         print(
@@ -77,12 +77,12 @@ def measure_long_capture(python: Path, scratch: Path, repetitions: int, reports:
     capture = scratch / "long.tide"
     record(python, "heaptide", capture, "churn", str(LONG_EVENTS // 2))
     for name, command in LONG_REPORTS.items():
-        cost = make(python, "heaptide", command, capture)
+        cost = write_report(python, "heaptide", command, capture)
         reports.long_max_rss[name], reports.long_seconds[name] = cost.max_rss, cost.wall
         print(f"100 M events    {name:12} {cost.wall:.2f} s, {cost.max_rss / 1e6:.0f} MB", flush=True)
 
 
-def make(python: Path, tool: str, command: list[str], capture: Path) -> Cost:
-    """Write one report next to the capture."""
+def write_report(python: Path, tool: str, command: list[str], capture: Path) -> Cost:
+    """Write one report next to the capture, and return the cost of the command."""
     page = capture.with_suffix(f".{tool}.out")
     return succeed([python, "-m", tool, *command, "-f", "-o", page, capture])

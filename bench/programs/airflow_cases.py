@@ -1,12 +1,12 @@
-"""Runs Airflow's scheduler, or a task, once for each case in a forked process. Airflow is imported once, before that.
+"""Runs each case, Airflow's scheduler or a task, in a forked process. Imports Airflow once, before it forks.
 
 argv: a folder. Standard input has a list of cases: `{"case", "what", "number", "env", "path"}`. The output is a list of
 `{"case", "pid", "cpu", "code"}`, with CPU seconds of the process and its children. If the folder contains switch.so,
 callgrind counts the instructions between the calls of its functions `start` and `stop`.
 
 A task is a process that calls the hooks of Airflow's listeners in Airflow's order; its work is to parse rows of JSON.
-Cases without an environment call no hooks. Airflow cannot record tasks with memray, so those cases record only the work
-with it.
+Tasks without variables in `env` call no hooks. `path` has memray's folder, or is empty. Airflow cannot record tasks
+with memray, so tasks with a `path` record only their work.
 """
 
 import contextlib
@@ -44,10 +44,10 @@ def work(number):
     return len(kept)
 
 
-def run_task(number, is_selected, by_memray):
+def run_task(number, is_selected, with_memray):
     hook = get_listener_manager().hook
     bind_contextvars(**KEY)
-    if by_memray:
+    if with_memray:
         import memray
 
         with memray.Tracker(FOLDER / f"task_memory.{os.getpid()}.bin"):

@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-WAITS = "import sys; block = bytearray(4 << 20); print(flush=True); sys.stdin.read()"
+CHILD = "import sys; block = bytearray(4 << 20); print(flush=True); sys.stdin.read()"
 
 n_children = int(sys.argv[1])
 children = [
-    subprocess.Popen([sys.executable, "-S", "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    subprocess.Popen([sys.executable, "-S", "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     for _ in range(n_children)
 ]
 for child in children:

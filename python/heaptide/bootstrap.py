@@ -205,10 +205,10 @@ def _pressure(chosen: Settings) -> None:
 def _signal(chosen: Settings) -> None:
     from heaptide.activation import triggers
 
-    triggers.obey_signal(chosen)
+    triggers.watch_signal(chosen)
 
 
 def _control_file(chosen: Settings) -> None:
     from heaptide.activation import triggers
 
-    triggers.obey_file(chosen)
+    triggers.watch_file(chosen)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _NICENESS = 10
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from {} import main; main()"
-# `crates/control/src/render.rs` reads the same line.
-_ENDED = "\nheaptide-ended: "
+# Begins the line with the exit code. `crates/control/src/render.rs` also parses this line.
+_EXIT_CODE_PREFIX = "\nheaptide-ended: "
 # Variables that begin with these are meant for the program, or describe its terminal.
 _UNWANTED = ("HEAPTIDE", "MEMRAY", "PYTHON", "LD_PRELOAD", "COLUMNS", "LINES")
 
@@ -37,23 +37,23 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         errors="replace",
         env=environment(),
     )
-    messages, is_stated, code = done.stderr.rpartition(_ENDED)
+    messages, has_code, code = done.stderr.rpartition(_EXIT_CODE_PREFIX)
     # Without the line, the process was killed. `returncode` may still be 0, if the program collected the real status.
-    done.returncode = int(code) if is_stated else done.returncode or 1
-    done.stderr = (messages if is_stated else code).strip()
+    done.returncode = int(code) if has_code else done.returncode or 1
+    done.stderr = (messages if has_code else code).strip()
     return done
 
 
 def command(memory_limit: int = 0) -> list[str]:
-    """Return the command line before the words of a heaptide command. A memory limit of 0 means no limit."""
-    return [*interpreter(__name__), str(memory_limit)]
+    """Return the command line to which callers append a heaptide command. A memory limit of 0 means no limit."""
+    return [*main_command(__name__), str(memory_limit)]
 
 
-def interpreter(module: str) -> list[str]:
-    """Return the command line that calls ``main`` of a module of Heaptide, before its arguments."""
+def main_command(module: str) -> list[str]:
+    """Return the command line that calls ``main`` of a module of Heaptide. Callers append its arguments."""
     python = sys.executable or ""
     if not os.path.basename(python).startswith("python"):
-        # The interpreter is embedded, and `sys.executable` is its host, such as a web server.
+        # The interpreter is embedded: `sys.executable` is the program that embeds it, such as a web server.
         python = os.path.join(sys.prefix, "bin", "python3")
     return [python, "-I", "-S", "-c", _CODE.format(module), _PACKAGES]
 
@@ -72,7 +72,7 @@ def main() -> None:
     outcome = _native.main(words)
     code = outcome if isinstance(outcome, int) else 2
     sys.stdout.flush()
-    os.write(2, f"{_ENDED}{code}\n".encode())
+    os.write(2, f"{_EXIT_CODE_PREFIX}{code}\n".encode())
     os._exit(code)
 
 

@@ -21,19 +21,19 @@ become_hermetic()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the choice of a release."""
+    """Add the option --release."""
     parser.addoption("--release", default="", help="test the release that requirements-RELEASE.txt pins")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Collect results for the page of behaviours."""
+    """Register the marker `behaviour`, and the plugin that stores results for docs/reference/platform-checks.md."""
     config.addinivalue_line("markers", "behaviour(*names): behaviours of behaviours.toml that the test proves")
     config.pluginmanager.register(Results(config.getoption("--release")))
 
 
 @pytest.fixture(scope="session")
 def installed(request: pytest.FixtureRequest) -> Callable[[str], Environment]:
-    """Return the installed environment of a platform, by the name of its folder."""
+    """Return a function that takes a platform's folder name, installs it once, and returns its environment."""
     made: dict[str, Environment] = {}
 
     def get(name: str) -> Environment:

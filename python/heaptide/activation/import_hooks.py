@@ -1,7 +1,7 @@
 """Calls a function when the program imports a module, so that Heaptide can adapt a platform without editing its files.
 
-Python finds and executes the module as always; the function receives it before the importing code does. If the function
-fails, the module is unchanged, and one line on standard error says why.
+Python finds and executes the module as usual. The function then receives the module before the importing code does. If
+the function fails, the import succeeds anyway, and one line on standard error reports the reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def after_import(hooks: Mapping[str, Hook]) -> None:
-    """Call each function when the module of its name is imported for the first time."""
+    """Call each function once, when the module that is its key in `hooks` is first imported."""
     sys.meta_path.insert(0, _Finder(dict(hooks)))
 
 

@@ -1,8 +1,8 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
-A native thread of Heaptide checks for these, and for memory pressure, twice a second; it runs only if a setting needs
-it. The signal handler only queues a request for the thread, because starting and stopping a recording take locks that
-the interrupted code may hold.
+A native thread of Heaptide checks for these, and for memory pressure, twice a second. The thread runs only if a setting
+needs it. The signal handler only queues a request for the thread, because starting and stopping a recording take locks
+that the interrupted code may hold.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
     from heaptide.settings import Settings
 
-PAUSE_MS = 500
+INTERVAL_MS = 500
 
 _requests: deque[int] = deque()
 _settings: Settings | None = None
 _file_seen: tuple[int, int, int] | None = None
 _is_started = False
-# Checks that platforms added. A forked child does not inherit them.
-_further_checks: list[Callable[[], None]] = []
+# Checks that `add_check` added. A forked child does not inherit them.
+_added_checks: list[Callable[[], None]] = []
 
 
-def obey_signal(chosen: Settings) -> None:
+def watch_signal(chosen: Settings) -> None:
     """Let the signal in the settings start and stop recordings from now on. Main thread only."""
     import signal
 
@@ -43,14 +43,14 @@ def obey_signal(chosen: Settings) -> None:
     if number is None and name.isdigit():
         number = int(name)
     if number is None:
-        raise ValueError(f"there is no signal {chosen.signal}: name one such as USR2")
+        raise ValueError(f"unknown signal {chosen.signal}: use a name such as USR2")
     _settings = chosen
     signal.signal(number, lambda *_: _requests.append(1))
     start()
 
 
-def obey_file(chosen: Settings) -> None:
-    """Let the control file in the settings start and stop recordings from now on. If it says `on`, start one now."""
+def watch_file(chosen: Settings) -> None:
+    """Let the control file in the settings start and stop recordings from now on. If it contains `on`, start now."""
     global _settings, _file_seen
     _settings = chosen
     _file_seen = _file_state(chosen)
@@ -59,9 +59,9 @@ def obey_file(chosen: Settings) -> None:
     start()
 
 
-def also_check(check: Callable[[], None]) -> None:
+def add_check(check: Callable[[], None]) -> None:
     """Call `check` twice a second in this process, from a thread of Heaptide. It may start and stop recordings."""
-    _further_checks.append(check)
+    _added_checks.append(check)
     start()
 
 
@@ -71,7 +71,7 @@ def start() -> None:
     if not _is_started:
         _is_started = True
         atexit.register(finish)
-    _native.start_watcher(_check_and_report, PAUSE_MS)
+    _native.start_watcher(_check_and_report, INTERVAL_MS)
 
 
 @contained
@@ -102,7 +102,7 @@ def _check() -> None:
                 _file_seen = seen
                 if seen is not None:
                     from_settings.toggle(_settings, {"on": True, "off": False}.get(_content(_settings)))
-    for check in _further_checks:
+    for check in _added_checks:
         check()
     recording = from_settings.current()
     if recording is not None and recording.mark and not os.path.exists(recording.mark):
@@ -147,7 +147,7 @@ def _content(chosen: Settings) -> str:
 def _after_fork_in_child() -> None:
     """Start the thread again in a forked child, if a signal, a control file or memory pressure needs it."""
     global _is_started
-    _further_checks.clear()
+    _added_checks.clear()
     if _is_started:
         atexit.unregister(finish)
         _is_started = False

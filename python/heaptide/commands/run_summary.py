@@ -50,7 +50,7 @@ def lines(path: str, folder: str, *, is_quiet: bool, page: str, is_opened: bool,
     """Render the page, open it, and return the lines of the summary; an empty list if the capture cannot be read."""
     flags = [name for name, is_set in (("quiet", is_quiet), ("open", is_opened), ("force", is_forced)) if is_set]
     try:
-        output = _output_of([*command_process.interpreter(__name__), path, folder, page, *flags])
+        output = _output_of([*command_process.main_command(__name__), path, folder, page, *flags])
     except OSError:  # a sandbox may forbid new processes
         output = None
     if output is None:

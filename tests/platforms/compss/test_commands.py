@@ -35,7 +35,7 @@ def compss(installed: Callable[[str], Environment]) -> Environment:
 
 
 def run(compss: Environment, folder: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a program under the command line of COMPSs, with a line of input."""
+    """Run `MPROF WORDS` in a folder with launch.py, with one line of input."""
     (folder / "launch.py").write_text(LAUNCH)
     command = compss.words((*MPROF, *words))
     return subprocess.run(
@@ -74,7 +74,7 @@ def test_master_writes_a_profile_and_keeps_the_programs_behaviour(compss: Enviro
 
 
 @pytest.mark.behaviour("command", "document")
-def test_command_is_installed_on_request_without_memory_profiler(compss: Environment, tmp_path: Path) -> None:
+def test_compat_install_creates_mprof_without_memory_profiler(compss: Environment, tmp_path: Path) -> None:
     assert find_spec("memory_profiler") is None and find_spec("mprof") is None
     install = [sys.executable, "-m", "heaptide", "compat", "install", "mprof", "--to", "bin"]
     subprocess.run(install, check=True, capture_output=True, cwd=tmp_path)
@@ -93,7 +93,7 @@ def test_command_is_installed_on_request_without_memory_profiler(compss: Environ
 
 
 @pytest.mark.behaviour("command")
-def test_command_of_memory_profiler_is_kept_and_runs_heaptides_module_with_the_variable(
+def test_mprof_of_memory_profiler_is_not_replaced_and_runs_heaptide_if_the_variable_is_set(
     compss: Environment, tmp_path: Path
 ) -> None:
     before = (compss.bin / "mprof").read_bytes()
@@ -109,10 +109,9 @@ def test_command_of_memory_profiler_is_kept_and_runs_heaptides_module_with_the_v
 
 
 @pytest.mark.behaviour("workers", "fresh_file")
-def test_worker_writes_a_fresh_file_of_its_host(compss: Environment, tmp_path: Path) -> None:
+def test_each_run_of_a_worker_writes_a_new_file_named_after_its_host(compss: Environment, tmp_path: Path) -> None:
     host = os.uname().nodename
-    # The runtime puts the value of COMPSS_WORKER_PROFILE_PATH before the name of the host. Workers run on nodes where
-    # nobody created the folder.
+    # The runtime appends the host name to COMPSS_WORKER_PROFILE_PATH. On worker nodes, the folder does not exist.
     folder = tmp_path / "profiles" / "of" / "workers"
     for _ in range(2):
         assert run(compss, tmp_path, "--output", folder / f"{host}.dat", "launch.py").returncode == 3
@@ -190,8 +189,8 @@ def test_proportional_and_unique_sizes_are_recorded(
     assert at_least <= max(sizes) < below
 
 
-def spent(pid: int) -> float:
-    """Return CPU seconds of all threads of a process."""
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds that all threads of a process have used."""
     threads = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads) / 1e9
 
@@ -207,12 +206,12 @@ def test_sample_of_64_children_takes_at_most_a_hundredth_of_the_interval(compss:
         assert sampler.stdin is not None and sampler.stdout is not None
         assert "ready\n" in iter(sampler.stdout.readline, "")
         costs = []
-        # The first windows include start-up: finding all children, their first sizes. Other load on the machine makes
-        # the time of a window longer, so the cheapest one counts.
+        # Eight measurements of at least ten samples each. The first ones include start-up, and other load on the
+        # machine makes some of them longer, so only the cheapest is compared with the limit.
         for _ in range(8):
-            before, first = spent(sampler.pid), len(sizes_in(profile))
-            wait_until(lambda first=first: len(sizes_in(profile)) >= first + 10 or time.sleep(0.1), "ten samples")
-            costs.append((spent(sampler.pid) - before) / (len(sizes_in(profile)) - first))
+            before, n_before = cpu_seconds(sampler.pid), len(sizes_in(profile))
+            wait_until(lambda n=n_before: len(sizes_in(profile)) >= n + 10 or time.sleep(0.1), "ten samples")
+            costs.append((cpu_seconds(sampler.pid) - before) / (len(sizes_in(profile)) - n_before))
         sampler.stdin.close()
     assert sampler.returncode == 0
     assert profile.read_text().count("CHLD") >= 64 * 80

@@ -1,6 +1,6 @@
 """Tests how components of Airflow are selected and recorded, and that a failing profiler never stops them.
 
-The program below is built like Airflow's components.
+`PROGRAM` imitates a component, so these tests do not need Airflow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from support.commands import heaptide, python
 from support.messages import one_sentence
 
-SIZE = 3_000_000 + sys.getsizeof(b"")
+BLOCK_SIZE = 3_000_000 + sys.getsizeof(b"")
 
 PROGRAM = """
 import sys
@@ -42,8 +42,8 @@ def component(folder: Path, name: str, check: bool = True, **env: str) -> tuple[
 
 
 def has_block(capture: Path) -> bool:
-    """Return whether a capture contains the block of the program."""
-    return f" size={SIZE} " in heaptide("parse", capture).stdout
+    """Return whether a capture contains the block that the program allocates."""
+    return f" size={BLOCK_SIZE} " in heaptide("parse", capture).stdout
 
 
 @pytest.mark.once
@@ -170,7 +170,7 @@ assert not heaptide.active() and "HEAPTIDE_SESSION" not in os.environ
 
 
 @pytest.mark.once
-def test_component_is_found_by_its_command_line(tmp_path: Path) -> None:
+def test_component_is_recognised_by_its_command_line(tmp_path: Path) -> None:
     (tmp_path / "heaptide.cfg").write_text(
         "[profiling]\ntrace_components = worker\n[components]\nworker = job.py work*\nweb = job.py serve\n"
     )

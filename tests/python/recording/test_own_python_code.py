@@ -97,7 +97,7 @@ CASES = {
         from heaptide.activation import triggers
         checked = threading.Event()
         make_garbage()
-        triggers.also_check(lambda: (collect(), checked.set()))
+        triggers.add_check(lambda: (collect(), checked.set()))
         checked.wait()
     """,
     "thread of an attached process": """

@@ -17,6 +17,7 @@ PERFORM = f"{PREFIX}/api/v1/perform"
 def serve(folder: Path, job: Path = EXAMPLE, *options: str, **env: str) -> ControlledProgram:
     """Serve a job over HTTP, on any free port."""
     served = ControlledProgram([sys.executable, "-m", "heaptide", "serve", "--port", "0", *options, job], folder, env)
+    # So far, `address` is the first line that the command printed: `serving JOB at URL`.
     line = served.address
     assert line.startswith("serving "), line
     served.address = line.rpartition(" at ")[2].partition("/pub/")[0]

@@ -98,7 +98,7 @@ def _work(chosen: Profiling, original: Callable[..., Any], *args: Any, **kwargs:
             _retarget(path, chosen, session, ["airflow", "scheduler", "LocalExecutor worker"])
         from heaptide.platforms.airflow import component_recording
 
-        component_recording.obey_as_child("scheduler", "LocalExecutor worker", chosen)
+        component_recording.watch_as_child("scheduler", "LocalExecutor worker", chosen)
     except Exception as error:
         log.warning("a worker of LocalExecutor is not recorded: %s", reason(error))
     try:

@@ -127,7 +127,7 @@ def ask(component: str, chosen: Profiling, word: str) -> None:
     private_files.write(path, word)
 
 
-def obey_control_file(
+def watch_control_file(
     component: str, role: str, chosen: Profiling, start: Callable[[str], object], stop: Callable[[str], object]
 ) -> None:
     """From now on, start and stop the recording of this process as the control file says."""
@@ -147,10 +147,10 @@ def obey_control_file(
             (start if word == "on" else stop)(component)
             note_process(component, role, chosen)
 
-    triggers.also_check(check)
+    triggers.add_check(check)
     if role == "main" and component in FOLLOWS_ALL_FORKS:
         # A forked child does not inherit the check.
-        os.register_at_fork(after_in_child=lambda: _obey_after_fork(component, FOLLOWS_ALL_FORKS[component], chosen))
+        os.register_at_fork(after_in_child=lambda: _watch_after_fork(component, FOLLOWS_ALL_FORKS[component], chosen))
 
 
 def _has_main_started(component: str, chosen: Profiling) -> bool:
@@ -172,7 +172,7 @@ def _main_capture(component: str, chosen: Profiling) -> str:
 
 
 @contained
-def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
+def _watch_after_fork(component: str, role: str, chosen: Profiling) -> None:
     """Make a forked child obey the control file from its first check on. Right after a fork, locks may be held."""
     is_first = True
 
@@ -180,12 +180,12 @@ def _obey_after_fork(component: str, role: str, chosen: Profiling) -> None:
         nonlocal is_first
         if is_first:
             is_first = False
-            obey_as_child(component, role, chosen)
+            watch_as_child(component, role, chosen)
 
-    triggers.also_check(check)
+    triggers.add_check(check)
 
 
-def obey_as_child(component: str, role: str, chosen: Profiling) -> None:
+def watch_as_child(component: str, role: str, chosen: Profiling) -> None:
     """Make a worker of a component obey the component's control file. Its capture is named after the component's."""
 
     def start(_: str) -> None:
@@ -201,7 +201,7 @@ def obey_as_child(component: str, role: str, chosen: Profiling) -> None:
         note_process(component, role, chosen)
 
     note_process(component, role, chosen)
-    obey_control_file(component, role, chosen, start, stop)
+    watch_control_file(component, role, chosen, start, stop)
 
 
 def _content(path: str) -> str:

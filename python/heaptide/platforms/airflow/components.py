@@ -129,7 +129,7 @@ def join_as_api_worker() -> None:
     try:
         from heaptide.platforms.airflow import component_recording
 
-        component_recording.obey_as_child("api", "worker", chosen)
+        component_recording.watch_as_child("api", "worker", chosen)
     except Exception as error:
         log.warning("this worker of the API server is not listed among the components: %s", reason(error))
 
@@ -142,7 +142,7 @@ def _prepare(name: str, chosen: profiling.Profiling) -> None:
     has_failed = is_selected and not start(name)
     try:
         component_recording.note_process(name, "main", chosen)
-        component_recording.obey_control_file(name, "main", chosen, start, stop)
+        component_recording.watch_control_file(name, "main", chosen, start, stop)
         children.follow(name, chosen)
     except Exception:
         # `start` has already logged a failure, probably with the same reason.

@@ -17,6 +17,7 @@ def grow(n):
     return len([None] * n)
 
 
+# In `below` and `above`, the profiling decorator is below or above `@env.task`.
 @env.task(report=True)
 @memray_profiling
 async def below(n: int) -> int:
@@ -64,7 +65,7 @@ if __name__ == "__main__":
     results = {"names": {"above": above.name, "below": below.name}}
     for task in (below, above, plain, failing, plain_failing, parallel, mapped):
         task_name = task.func.__name__
-        # Local executions write to a fixed folder, below the name of the run.
+        # Local executions write to a fixed folder, in a subfolder named after the run.
         run_name = f"{task_name}-{uuid.uuid4()}"
         try:
             run = flyte.with_runcontext(mode="local", name=run_name).run(task, n=1_000_000)

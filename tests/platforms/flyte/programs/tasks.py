@@ -19,6 +19,7 @@ def grow(n):
     return len(data)
 
 
+# In `below` and `above`, the profiling decorator is below or above `@task`.
 @task(enable_deck=True)
 @memray_profiling
 def below(n: int) -> int:
@@ -54,6 +55,7 @@ def failing_below(n: int) -> int:
     return n
 
 
+# `a` and `bin` test unusual names: one letter, and the file name extension of captures.
 @memray_profiling
 @task
 def a(n: int) -> int:

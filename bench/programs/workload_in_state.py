@@ -3,7 +3,7 @@
 The CPU time excludes the import and start of Heaptide: a program that is not being recorded should run as fast as
 without Heaptide.
 
-    inside.py (bare | imported | stopped) WORKLOAD SCRATCH_FILE
+    workload_in_state.py (bare | imported | stopped) WORKLOAD SCRATCH_FILE
 """
 
 import runpy
