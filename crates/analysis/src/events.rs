@@ -1,7 +1,7 @@
-//! Lists every allocation and free of a capture with its visible stack, for captures of other profilers.
+//! Lists every allocation and free of a capture with its visible stack. Used to write captures of other profilers.
 //!
-//! The session is loaded before, so that stacks are those of all reports. The capture is then replayed twice: a later
-//! record may undo a free, and other profilers have no such record.
+//! The session is loaded first, so that stacks are the same as in all reports. The capture is then replayed twice: a
+//! later record may undo a free, and the formats of other profilers have no such record.
 
 use std::ops::{ControlFlow, Range};
 
@@ -115,7 +115,7 @@ fn undone_frees(capture: &Capture) -> FxHashSet<u64> {
     undone
 }
 
-/// Finds the stacks of a session by the nodes of chunks.
+/// Maps the nodes of chunks to the stacks of a session.
 struct Paths {
     children: FxHashMap<(StackId, Frame), StackId>,
     /// By stream: the number of its chunk, and the stacks of that chunk's nodes.

@@ -1,6 +1,6 @@
 //! All file access of this crate: captures, libraries with symbols, and the program's source.
 //!
-//! A capture may come from anywhere and name any file, so reading stays careful: see [`source_lines`].
+//! A capture may come from anywhere and name any file, so [`source_lines`] restricts which files it reads.
 
 use std::fs::{self, File};
 use std::io::Read;

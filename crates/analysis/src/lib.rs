@@ -1,11 +1,11 @@
 //! Computes the numbers of reports from captures. Only this crate computes numbers that Heaptide shows; sizes are in bytes.
 //!
-//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames ([`symbols`]).
-//! [`user_code`] separates the user's own frames from those of libraries. [`aggregate`] shapes the sums into the structs of
-//! [`model`]; [`findings`] adds facts that deserve attention; [`diff`] compares two sessions. [`live`] follows a program
-//! that is still running; [`job_runs`] judges the runs of jobs; [`records`] lists the records of a capture,
-//! [`events`] its allocations and frees with their stacks. [`heap`] analyses heap snapshots, [`timeline`] the memory of
-//! processes over time.
+//! In reading order: [`load`] replays captures into sums, restricted by a [`filter`], and resolves frames
+//! ([`symbols`]). [`user_code`] separates the user's own frames from frames of libraries. [`aggregate`] shapes the sums
+//! into the structs of [`model`]; [`findings`] adds facts that deserve attention; [`diff`] compares two sessions.
+//! [`live`] follows a running program; [`job_runs`] decides which jobs leak. [`records`] lists the records of a
+//! capture, [`events`] its allocations and frees with their stacks. [`heap`] analyses heap snapshots, [`timeline`] the
+//! memory of processes over time.
 //!
 //! This crate uses no interpreters, networks, clocks or terminals, and neither rounds numbers nor adds units. Only `files`
 //! opens files.

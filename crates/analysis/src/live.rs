@@ -7,7 +7,7 @@ use heaptide_capture::{Mode, OpenError, Registry};
 use heaptide_tally::{Follower, HeapSeries, JobKey, Snapshot};
 use rustc_hash::FxHashMap;
 
-use crate::aggregate::Line;
+use crate::aggregate::BinnedProcess;
 use crate::files;
 use crate::filter::Filter;
 use crate::load::{VisibleFrame, frames, job_name, visible_frames};
@@ -290,7 +290,7 @@ fn jobs(
 
 fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -> Curve {
     let bin_ns = end_ns.div_ceil(MAX_BINS).max(MIN_BIN_NS);
-    let line = Line {
+    let process = BinnedProcess {
         bin_ns,
         n_bins: (end_ns / bin_ns) as usize + 1,
         start_ns: 0,
@@ -309,8 +309,8 @@ fn curve(registry: &Registry, heap: &HeapSeries, live_bytes: u64, end_ns: u64) -
     let resident: Vec<Reading> = resident.map(reading).collect();
     Curve {
         bin_ns,
-        heap: line.highest(&heap),
-        resident: line.highest(&resident),
+        heap: process.highest(&heap),
+        resident: process.highest(&resident),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Loads captures: replays each capture once into sums, and resolves its frames to names.
 //!
-//! Captures of several processes are loaded one after the other, so that memory holds the live blocks of one process at
-//! a time, and the sums of all. [`visible_frames`] decides which frames reports show.
+//! Captures of several processes are loaded one after the other. So memory holds the sums of all processes, but the
+//! live blocks of only one at a time. [`visible_frames`] decides which frames reports show.
 
 mod common_peak;
 mod height_curve;
@@ -43,7 +43,8 @@ pub struct Session {
     pub temporary: Option<u32>,
     /// The moment of the peak in [`Process::sums`].
     pub peak_moment: PeakMoment,
-    /// How far the clock of each host is ahead of the one that collected the captures, in nanoseconds; empty if unknown.
+    /// For each host, the nanoseconds by which its clock is ahead of the host that collected the captures; empty if
+    /// unknown.
     pub clock_offsets: BTreeMap<String, i64>,
 }
 
@@ -65,7 +66,7 @@ pub enum JobView {
     Hidden,
     /// Sites are distinguished by the names of their jobs.
     Named,
-    /// As with `Named`, and the name is the outermost frame of each stack.
+    /// Like `Named`; the name is also the outermost frame of each stack.
     AtRoot,
 }
 
@@ -77,7 +78,7 @@ pub struct Process {
     pub registry: Registry,
     /// With several processes, their peak is that of [`Session::peak_moment`].
     pub sums: Sums,
-    /// The peak of this process alone, and its clock units.
+    /// The peak of this process alone, and its time in clock units.
     pub own_peak: Amount,
     pub own_peak_time: u64,
     /// The amount of each site at that peak; empty if [`Process::sums`] has it.
@@ -162,7 +163,7 @@ fn read(
         };
         let (visible, n_frames) =
             visible_frames(&sums.stacks, &capture, &filter, &natives, &mut names);
-        // Only a filter of sites needs the code objects again.
+        // After the stacks are named, only a filter of sites needs the code objects.
         let codes = std::mem::take(&mut capture.registry.codes);
         let registry = capture.registry.clone();
         if filter.chooses_sites() {
@@ -267,7 +268,7 @@ fn sum_up(
     (capture, sums, damage)
 }
 
-/// Like [`sum_up`], with another end of the tally.
+/// Like [`sum_up`], but `finish` turns the tally into the result.
 pub(crate) fn replay_capture<T>(
     mut capture: Capture,
     filter: &Filter,
@@ -298,7 +299,7 @@ pub(crate) fn replay_capture<T>(
                 continue;
             }
         }
-        // Blocks from before the chosen time count also if the process allocated and freed nothing in it.
+        // Blocks from before the chosen time count even if the process allocated and freed nothing within it.
         if let Some(first_edge) = options
             .edges
             .first()
@@ -311,8 +312,8 @@ pub(crate) fn replay_capture<T>(
     }
 }
 
-/// Returns the bytes on the heap at the peak, and those of them in arenas of Python's object allocator. Faster than [`load`],
-/// because whole stacks are not needed.
+/// Returns the heap's bytes at the peak, and the part of them in arenas of Python's object allocator. Faster than
+/// [`load`], because whole stacks are not needed.
 pub fn peak_bytes(capture: Capture) -> (u64, u64) {
     let options = TallyOptions {
         stacks: StackDetail::Innermost,

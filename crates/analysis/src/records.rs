@@ -167,7 +167,7 @@ struct Emitter<'a, 's, E> {
     /// The number of resident samples already emitted.
     n_resident: usize,
     n_events: u64,
-    /// Only records from the first time until before the second are emitted.
+    /// Only records from `from_ns` until before `to_ns` are emitted.
     from_ns: u64,
     to_ns: u64,
     sink: &'s mut dyn FnMut(RecordLine) -> Result<(), E>,

@@ -87,7 +87,7 @@ impl<'a> UserCode<'a> {
         user.is_some_and(|user| of_library <= Some(user) && !is_installed(&path[user..]))
     }
 
-    /// Programs given by `-c` or on standard input. The same names are also those of code that libraries generate.
+    /// Programs given by `-c` or on standard input. Code that libraries generate has the same names.
     fn is_main_text(&self, file: &str) -> bool {
         let command = self.header.command.first().map(String::as_str);
         match file {

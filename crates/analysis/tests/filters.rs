@@ -183,7 +183,7 @@ fn filter_that_passes_nothing_lists_the_valid_values() {
     });
     assert_eq!(
         process,
-        "no capture is of this process; there are captures of 4711 (job.py)"
+        "no capture is from this process; there are captures from 4711 (job.py)"
     );
 }
 

@@ -78,7 +78,7 @@ fn growing_line_is_reported_and_the_others_are_not() {
 
 #[test]
 fn samples_that_never_fall_are_evidence_for_a_leak() {
-    // The line that leaks also allocates and frees memory that lives shortly.
+    // The line that leaks also allocates and frees short-lived memory.
     let mut script = String::new();
     for n in 0..200 {
         let time = n * 10_000;
@@ -203,7 +203,8 @@ fn free_memory_that_is_not_resident_is_neither_counted_nor_reported() {
     assert_eq!(measured.resident_bytes, 17_000_000);
     assert_eq!(measured.libc_free_bytes, 500_000);
     assert_eq!(measured.unexplained_bytes, 3_500_000);
-    // A capture of an older release does not say how much was resident: the rest at most.
+    // A capture of an older release does not have the resident part of free memory. At most the rest of the resident
+    // size counts.
     let older = ledger("");
     assert_eq!(older.libc_free_bytes, 4_000_000);
     assert_eq!(older.unexplained_bytes, 0);
@@ -339,7 +340,7 @@ fn memory_of_the_users_line_adds_up_over_the_library_lines_that_it_called() {
     of_job.user_paths = vec!["/srv/job".into()];
     of_job.library_paths = vec!["/usr/lib/python3.12".into()];
     let pandas = "/usr/lib/python3.12/site-packages/pandas/core/frame.py";
-    // Line 30 led to more than line 29, in three parts of which each is smaller.
+    // Line 30 allocates more than line 29 in total, in three parts that are each smaller.
     let script = format!(
         "alloc a 500000 at report:29 > pivot@{pandas}:1; alloc b 400000 at report:30 > mean@{pandas}:2
          alloc c 300000 at report:30 > fillna@{pandas}:3; alloc d 200000 at report:30 > take@{pandas}:4; free d; end 10"

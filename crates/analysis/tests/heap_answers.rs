@@ -256,7 +256,7 @@ fn paths_from_c_code_are_used_only_if_there_is_no_other() {
         ["<frame thread 1/<module> f_code>.co_consts[3]"]
     );
     assert_eq!(paths_to("bytearray"), ["<held by C code>[8]"]);
-    // Both still hold it.
+    // Both roots still hold it.
     assert_eq!(
         heap.bytes_of(&heap.dominated(&heap.of_kind("types.CodeType"))),
         200 + 56

@@ -65,7 +65,7 @@ fn times(make: impl Fn(u32) -> Heap, work: impl Fn(&Heap)) -> [Duration; 2] {
 #[track_caller]
 fn assert_linear(what: &str, make: impl Fn(u32) -> Heap, work: impl Fn(&Heap)) {
     let [small, large] = times(make, work);
-    // Half a millisecond more, because the smaller time may be close to nothing.
+    // Half a millisecond more, because the smaller time may be close to zero.
     let limit = MAX_RATIO * (small + Duration::from_micros(500));
     assert!(large < limit, "{what}: {small:?} and {large:?}");
 }

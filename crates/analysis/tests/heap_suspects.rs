@@ -330,7 +330,7 @@ fn suspect_names_the_lines_that_allocated_it() {
 #[test]
 fn waste_and_missing_data_are_reported() {
     let mut program = Program::new();
-    // 56 bytes and room for 20, of which 2 are used.
+    // 56 bytes and capacity for 20 items, of which 2 are used.
     let spare = program.put("spare", "list", 56 + 160);
     for at in 0..2 {
         let item = program.heap.object("str", 50);

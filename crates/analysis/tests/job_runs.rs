@@ -56,7 +56,7 @@ fn order_of_lines_and_copies_of_files_do_not_matter() {
 }
 
 #[test]
-fn program_that_was_executed_by_another_may_use_its_ids_again() {
+fn program_executed_in_the_same_process_may_reuse_job_ids() {
     let mut lines = vec![line("begin", 7, 1, "mail", 100.0, "")];
     lines.extend(ended(7, 1, "mail", 200.0, ""));
     let (runs, _) = read(&lines, false);
@@ -150,7 +150,7 @@ fn numbers_of_a_row_agree_with_the_runs() {
 }
 
 #[test]
-fn resident_sizes_serve_where_nothing_else_is_known() {
+fn resident_sizes_are_used_if_nothing_else_is_known() {
     let mut lines = Vec::new();
     for number in 0..20 {
         let before = 10_000_000 + u64::from(number) * 1_000_000;
@@ -340,7 +340,7 @@ proptest! {
 }
 
 #[test]
-fn resident_sizes_of_jobs_that_take_turns_give_no_verdict_also_for_a_selection() {
+fn resident_sizes_of_alternating_jobs_give_no_verdict_even_for_selected_jobs() {
     let mut lines = Vec::new();
     for number in 0..200u32 {
         // The process grows in every run of the second job, whichever job leaks.

@@ -7,7 +7,7 @@ use heaptide_analysis::{jobs, load_with, stacks, summary, tree};
 use heaptide_capture::Outcome;
 use heaptide_testkit::capture;
 
-/// Job 1 keeps 300 bytes and had 5,000 temporary ones; job 2 has the same name; something else runs beside them.
+/// Job 1 keeps 300 bytes and had 5,000 temporary ones; job 2 has the same name. Other code allocates outside of jobs.
 const PROGRAM: &str = "
     alloc before 50 at main:1
     job 1 import first; alloc kept 300 at main:2 > load:3; alloc temporary 5000 at main:2 > parse:4

@@ -1,7 +1,8 @@
 //! The sums of each job, and of all jobs of a name.
 //!
-//! The captures are replayed once more for them, because a job's own peak is at another time than that of the heap. A
-//! capture with very many jobs is replayed several times, for some of them each, so that memory stays bounded.
+//! Each capture is replayed once more, because a job's peak is at another time than the peak of the heap. A capture
+//! with more than [`MAX_JOBS_AT_ONCE`] jobs is replayed several times, each time for some of the jobs, so that memory
+//! stays bounded.
 
 use std::ops::RangeInclusive;
 use std::rc::Rc;
@@ -15,7 +16,7 @@ use crate::load::{VisibleFrame, frames, replay_capture, visible_frames};
 use crate::model::jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};
 use crate::symbols::{Names, NativeNames};
 
-/// The most jobs whose sums are kept at once. With their sites, each takes about 350 bytes.
+/// The maximum number of jobs whose sums are in memory at a time. A job with its sites takes about 350 bytes.
 const MAX_JOBS_AT_ONCE: usize = 10_000;
 
 /// Calls `sink` with each job that passes the filter, capture by capture, by number. They are not collected, because there
@@ -59,7 +60,7 @@ fn process_of(capture: &Capture, all: &[Identity]) -> Rc<JobProcess> {
 /// Returns the numbers of the jobs of each pass.
 fn passes(capture: &Capture) -> Vec<RangeInclusive<u32>> {
     let numbers: Vec<u32> = capture.registry.jobs.iter().map(|job| job.number).collect();
-    // The sums of a bounded capture are in the file, all at once.
+    // A bounded capture stores the sums of all jobs, so it needs only one pass.
     if numbers.len() <= MAX_JOBS_AT_ONCE || capture.checkpoint.is_some() {
         return vec![0..=u32::MAX];
     }
@@ -139,7 +140,7 @@ fn emit(
                 row.retained_sites = names.sites(found.end_sites);
                 row.live_sites = names.sites(found.live_sites);
             }
-            // It ended without an allocation.
+            // The job ended without an allocation.
             None if job.ended.is_some() => row.retained = Some(row.allocated),
             None => {}
         }
@@ -176,7 +177,7 @@ fn described(capture: &Capture, job: &JobInfo, process: &Rc<JobProcess>) -> JobS
     }
 }
 
-/// Resolves the innermost frames of the program on stacks.
+/// Finds the innermost frame of the program on a stack and resolves its names.
 struct SiteNames {
     visible: Vec<VisibleFrame>,
     names: Names,

@@ -100,8 +100,8 @@ fn sum_up(session: &Session) -> FxHashMap<Rc<str>, FileLines> {
                     continue;
                 }
                 let seen = files.entry(at.file.clone()).or_default();
-                // In Python 3.11 a comprehension is a separate function on a line of the enclosing function, which must
-                // also be known.
+                // Inserted before the check below: in Python 3.11 a comprehension is a separate function on a line of
+                // the enclosing function, and both functions are needed.
                 seen.functions.insert((at.function.clone(), line), ());
                 if !counted.insert((at.file.clone(), line)) {
                     continue;

@@ -24,7 +24,7 @@ pub use quality::quality;
 pub use stacks::{stacks, stacks_with_index};
 pub use stats::{stats, stats_of};
 pub use summary::{GroupBy, summary};
-pub(crate) use timeline::Line;
+pub(crate) use timeline::BinnedProcess;
 pub use tree::{TreeLimits, TreeShape, tree};
 
 use heaptide_tally::{Amount, SiteSums};

@@ -23,7 +23,7 @@ impl ProcessGrouping {
         }
     }
 
-    /// The name of a process's group; in angle brackets if it has none.
+    /// The name of the process's group, or a name in angle brackets if the process is in no group.
     pub fn group_of(&self, process: &Process) -> String {
         match self {
             ProcessGrouping::Host if process.header.host.is_empty() => "<unknown host>".to_owned(),

@@ -88,8 +88,8 @@ fn describe(process: &Process) -> ProcessSummary {
     }
 }
 
-/// The number of runs. Processes of one run have its name or one of its sessions in common; captures of older releases only
-/// have a session. Captures of other profilers have neither and do not count.
+/// The number of runs. Processes belong to one run if they share a run name or a session; captures of older releases
+/// have only a session. Captures of other profilers have neither and do not count.
 fn n_runs(processes: &[ProcessSummary]) -> usize {
     /// The names and sessions of one run.
     type Run<'a> = (Vec<&'a str>, Vec<[u8; 16]>);

@@ -223,8 +223,9 @@ fn sites(
     (sites, lives, outside_jobs)
 }
 
-/// The nodes of all stacks that have sites, and of their callers. Callers have smaller numbers than callees, so one pass is
-/// enough. `root` is the outermost frame of a job; then only its sites count.
+/// The nodes of all stacks that have sites, and of their callers. Callers have smaller numbers than callees, so one
+/// pass is enough. `root` is the outermost frame of a job. Only sites of that job count; with `None`, only sites
+/// outside of jobs.
 fn nodes_of_stacks(
     process: &Process,
     session: &Session,

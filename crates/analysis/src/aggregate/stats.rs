@@ -19,7 +19,7 @@ pub fn stats(session: &Session, n_largest: usize) -> Stats {
     stats_of(session, n_largest, Measure::Total)
 }
 
-/// The same with the allocators, locations and modules of leaked blocks, if the measure is [`Measure::Leaked`].
+/// Like [`stats`]; for [`Measure::Leaked`], allocators, locations and modules count leaked blocks only.
 pub fn stats_of(session: &Session, n_largest: usize, measure: Measure) -> Stats {
     let is_leaked = measure == Measure::Leaked;
     let mut live = Amount::default();

@@ -11,7 +11,7 @@ use crate::model::{FunctionSum, Measure, Summary};
 use crate::symbols::Modules;
 use crate::symbols::native::short_name;
 
-/// The meaning of a row.
+/// The property that the allocations of a row share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
     #[default]
@@ -100,7 +100,7 @@ impl Rows {
             })
     }
 
-    /// The row of each location; empty if rows are not made of frames.
+    /// The row of each location; empty if rows do not depend on frames.
     fn of_locations(&mut self, session: &Session, process: &Process, by: &GroupBy) -> Vec<usize> {
         let modules = Modules::new(&process.header);
         let mut rows = Vec::new();

@@ -28,15 +28,15 @@ pub(super) fn timeline(
     let bin_ns = duration_ns.div_ceil(max_bins).max(MIN_BIN_NS);
     let n_bins = (duration_ns / bin_ns) as usize + 1;
     let curves = |process: &ProcessStacks| {
-        let line = Line {
+        let bins = BinnedProcess {
             bin_ns,
             n_bins,
             start_ns: start(process),
             end_ns: start(process).saturating_add(process.duration_ns),
         };
         Curves {
-            heap: line.highest(&from_nothing(&process.heap)),
-            resident: line.highest(&process.resident),
+            heap: bins.highest(&starting_at_zero(&process.heap)),
+            resident: bins.highest(&process.resident),
         }
     };
     let of_processes: Vec<Curves> = processes.iter().map(curves).collect();
@@ -82,7 +82,7 @@ fn at_the_highest_sums(
     let mut changes: Vec<(u64, usize, Option<u64>)> = Vec::new();
     for (number, process) in processes.iter().enumerate() {
         let start_ns = process.start_unix_ns.saturating_sub(start_unix_ns);
-        let readings = from_nothing(&process.heap);
+        let readings = starting_at_zero(&process.heap);
         let last_ns = readings.last().map_or(0, |last| last.elapsed_ns);
         let at = |elapsed_ns| start_ns.saturating_add(elapsed_ns);
         let heights = readings.iter();
@@ -134,8 +134,8 @@ fn at_the_highest_sums(
     stacked
 }
 
-/// Gives the bin of the common peak its exact sizes. In a long run the readings of a process are the highest of a span, so
-/// sums of processes can be too high: those above the common peak are scaled down to it.
+/// Sets the bin of the common peak to its exact sizes. In a long run each reading is the maximum of an interval, so
+/// sums of processes can be too high. Sums above the common peak are scaled down to it.
 fn lower_to_peak(stacked: &mut [Vec<Option<u64>>], processes: &[ProcessStacks], peak_bin: usize) {
     let peak_bytes = processes
         .iter()
@@ -162,7 +162,7 @@ fn lower_to_peak(stacked: &mut [Vec<Option<u64>>], processes: &[ProcessStacks], 
 }
 
 /// Prepends zero if needed: a heap is empty until the first allocation.
-fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
+fn starting_at_zero(readings: &[Reading]) -> Vec<Reading> {
     let empty = Reading::default();
     let is_late = readings.first().is_none_or(|first| first.elapsed_ns > 0);
     let empty = is_late.then_some(empty).into_iter();
@@ -170,14 +170,14 @@ fn from_nothing(readings: &[Reading]) -> Vec<Reading> {
 }
 
 /// A process on the common time axis, which is divided into bins.
-pub(crate) struct Line {
+pub(crate) struct BinnedProcess {
     pub bin_ns: u64,
     pub n_bins: usize,
     pub start_ns: u64,
     pub end_ns: u64,
 }
 
-impl Line {
+impl BinnedProcess {
     /// The highest reading that applies to each bin, from the first reading to the end of the process.
     pub fn highest(&self, readings: &[Reading]) -> Vec<Option<u64>> {
         let mut bins = vec![None; self.n_bins];

@@ -152,7 +152,7 @@ struct Elided {
     n_locations: u64,
 }
 
-enum Waiting {
+enum Pending {
     Node(usize),
     Elided(Elided),
 }
@@ -170,11 +170,11 @@ impl Shaper<'_> {
     fn shape(&self, dropped: Elided) -> Vec<TreeNode> {
         let mut shaped = Vec::new();
         // Nodes to show, with their depth, in reverse order.
-        let mut waiting = vec![(0, Waiting::Node(0))];
-        while let Some((depth, item)) = waiting.pop() {
+        let mut pending = vec![(0, Pending::Node(0))];
+        while let Some((depth, item)) = pending.pop() {
             let at = match item {
-                Waiting::Node(at) => at,
-                Waiting::Elided(elided) => {
+                Pending::Node(at) => at,
+                Pending::Elided(elided) => {
                     shaped.push(elided.node(depth));
                     continue;
                 }
@@ -185,13 +185,13 @@ impl Shaper<'_> {
             }
             let (children, elided) = self.children(at);
             if at == 0 && dropped.n_locations > 0 {
-                waiting.push((1, Waiting::Elided(dropped)));
+                pending.push((1, Pending::Elided(dropped)));
             }
             if elided.n_locations > 0 {
-                waiting.push((depth + 1, Waiting::Elided(elided)));
+                pending.push((depth + 1, Pending::Elided(elided)));
             }
             let children = children.into_iter().rev();
-            waiting.extend(children.map(|child| (depth + 1, Waiting::Node(child))));
+            pending.extend(children.map(|child| (depth + 1, Pending::Node(child))));
         }
         shaped
     }

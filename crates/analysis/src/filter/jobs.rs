@@ -1,4 +1,4 @@
-//! The choice of jobs by name, key or number.
+//! Selects jobs by name, key or number.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl WantedJobs {
         }
         let jobs = &capture.registry.jobs;
         let is_wanted = |job: &&JobInfo| filter.wants_job(jobs, job);
-        // The sums of a bounded capture are those of all jobs of a name, so the name itself must match.
+        // A bounded capture has one sum for all jobs of a name, so the name itself must match.
         let is_bounded = capture.checkpoint.is_some();
         let fits_name = |job: &&JobInfo| {
             let name = jobs.name(job);

@@ -1,8 +1,8 @@
 //! Restricts a session to chosen modules, threads, processes or a time span.
 //!
-//! A filter applies once, while captures are read, so that all reports use the same sums and need not know the
-//! filter. The peak remains the peak of the whole process: a filter chooses which part of it to show, so that rows keep the
-//! numbers they have without a filter.
+//! A filter applies once, while captures are read, so that all reports use the same sums and need not know the filter.
+//! The peak remains the peak of the whole process, and a filter chooses which part of it to show. So a row has the same
+//! numbers with and without a filter.
 
 mod jobs;
 mod pattern;
@@ -20,9 +20,9 @@ pub(crate) use sites::SiteFilter;
 /// An empty filter passes everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only stacks with a frame that matches one of these.
+    /// Includes only stacks with a frame that matches one of these patterns.
     pub include: Vec<Pattern>,
-    /// No stack with a frame that matches one of these.
+    /// Excludes stacks with a frame that matches one of these patterns.
     pub exclude: Vec<Pattern>,
     /// Threads by name or number; `main` is the main thread.
     pub threads: Vec<String>,
@@ -206,7 +206,7 @@ fn seconds(ns: u64) -> String {
     format!("{text}s")
 }
 
-/// A filter that passes nothing.
+/// The error of a filter that matches nothing, or more processes than it may.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoMatch {
     Process {
@@ -245,7 +245,7 @@ impl fmt::Display for NoMatch {
             NoMatch::Process { known } => {
                 write!(
                     f,
-                    "no capture is of this process; there are captures of {}",
+                    "no capture is from this process; there are captures from {}",
                     listed(known)
                 )
             }
@@ -267,7 +267,7 @@ impl fmt::Display for NoMatch {
             NoMatch::Host { known } => {
                 write!(
                     f,
-                    "no capture is of this host; there are captures of {}",
+                    "no capture is from this host; there are captures from {}",
                     listed(known)
                 )
             }

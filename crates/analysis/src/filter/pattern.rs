@@ -1,8 +1,8 @@
 //! Patterns for modules and files, as users type them.
 //!
-//! `pandas` is a module, or a file or folder of that name without its suffix; `pandas.core` is a part of it;
-//! `etl/load.py` is a file by the end of its path. `*` matches any text and `?` any character, also in paths. A pattern
-//! with a wildcard must match the module, the whole path, or a part of the path that begins after a `/`.
+//! `pandas` is a module, or a file or folder of that name without its suffix. `pandas.core` is a part of it.
+//! `etl/load.py` is a file whose path ends like that. `*` matches any text and `?` any character, also in paths. A
+//! pattern with a wildcard must match the module, the whole path, or a part of the path that begins after a `/`.
 
 use std::fmt;
 
@@ -39,14 +39,14 @@ impl Pattern {
     }
 
     /// Whether a frame in this file and module matches.
-    pub fn fits(&self, file: &str, module: Option<&str>) -> bool {
+    pub fn matches(&self, file: &str, module: Option<&str>) -> bool {
         if module == Some(self.text.as_str()) || file == self.text {
             return true;
         }
         if self.is_wild {
             return module.is_some_and(|module| glob::matches(&self.text, module))
                 || glob::matches(&self.text, file)
-                || self.fits_part(file);
+                || self.matches_part(file);
         }
         // A path may begin at any folder; a file may be named with or without its suffix.
         let ends_with_path = file
@@ -55,7 +55,7 @@ impl Pattern {
         ends_with_path || contains(file, &self.folder) || is_stem(file, &self.stem)
     }
 
-    fn fits_part(&self, file: &str) -> bool {
+    fn matches_part(&self, file: &str) -> bool {
         let mut parts = file.match_indices('/');
         parts.any(|(at, _)| glob::matches(&self.text, &file[at + 1..]))
     }
@@ -87,20 +87,22 @@ fn is_stem(file: &str, stem: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn fits(pattern: &str, file: &str, module: Option<&str>) -> bool {
-        Pattern::new(pattern).expect("a pattern").fits(file, module)
+    fn matches(pattern: &str, file: &str, module: Option<&str>) -> bool {
+        Pattern::new(pattern)
+            .expect("a pattern")
+            .matches(file, module)
     }
 
     const FRAME: &str = "/usr/lib/site-packages/pandas/core/frame.py";
 
     #[test]
     fn module_matches_by_name_and_its_parts_by_dotted_names() {
-        assert!(fits("pandas", FRAME, Some("pandas")));
-        assert!(fits("pandas.core", FRAME, Some("pandas")));
-        assert!(fits("pandas.core.frame", FRAME, Some("pandas")));
-        assert!(!fits("pandas.io", FRAME, Some("pandas")));
-        assert!(!fits("panda", FRAME, Some("pandas")));
-        assert!(fits("json", "/usr/lib/python3.12/json/decoder.py", None));
+        assert!(matches("pandas", FRAME, Some("pandas")));
+        assert!(matches("pandas.core", FRAME, Some("pandas")));
+        assert!(matches("pandas.core.frame", FRAME, Some("pandas")));
+        assert!(!matches("pandas.io", FRAME, Some("pandas")));
+        assert!(!matches("panda", FRAME, Some("pandas")));
+        assert!(matches("json", "/usr/lib/python3.12/json/decoder.py", None));
     }
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
             "/core/frame.py",
             "frame",
         ] {
-            assert!(fits(pattern, FRAME, Some("pandas")), "{pattern}");
+            assert!(matches(pattern, FRAME, Some("pandas")), "{pattern}");
         }
         for pattern in [
             "rame.py",
@@ -122,19 +124,23 @@ mod tests {
             "ore/frame.py",
         ] {
             let expected = pattern == "core/frame";
-            assert_eq!(fits(pattern, FRAME, Some("pandas")), expected, "{pattern}");
+            assert_eq!(
+                matches(pattern, FRAME, Some("pandas")),
+                expected,
+                "{pattern}"
+            );
         }
-        assert!(fits("job.py", "job.py", Some("job")));
-        assert!(fits("<string>", "<string>", Some("<string>")));
+        assert!(matches("job.py", "job.py", Some("job")));
+        assert!(matches("<string>", "<string>", Some("<string>")));
     }
 
     #[test]
     fn stars_match_any_text_in_modules_and_paths() {
-        assert!(fits("pan*", FRAME, Some("pandas")));
-        assert!(fits("*/pandas/*.py", FRAME, Some("pandas")));
-        assert!(fits("core/f?ame.py", FRAME, Some("pandas")));
-        assert!(!fits("core/f?me.py", FRAME, Some("pandas")));
-        assert!(fits("*", "<string>", None));
+        assert!(matches("pan*", FRAME, Some("pandas")));
+        assert!(matches("*/pandas/*.py", FRAME, Some("pandas")));
+        assert!(matches("core/f?ame.py", FRAME, Some("pandas")));
+        assert!(!matches("core/f?me.py", FRAME, Some("pandas")));
+        assert!(matches("*", "<string>", None));
     }
 
     #[test]

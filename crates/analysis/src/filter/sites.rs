@@ -1,4 +1,4 @@
-//! Decides which sites of one process pass a filter, when a site first occurs.
+//! Decides whether a site of one process passes a filter, when the site first occurs.
 
 use heaptide_capture::Capture;
 use heaptide_tally::{JobKey, StackId, Stacks};
@@ -37,12 +37,12 @@ impl SiteFilter {
         };
         let mark = |file: &str| {
             let module = modules.of(file);
-            let fits = |patterns: &[super::Pattern]| {
-                patterns.iter().any(|pattern| pattern.fits(file, module))
+            let matches = |patterns: &[super::Pattern]| {
+                patterns.iter().any(|pattern| pattern.matches(file, module))
             };
             Marks {
-                included: fits(&filter.include),
-                excluded: fits(&filter.exclude),
+                included: matches(&filter.include),
+                excluded: matches(&filter.exclude),
             }
         };
         let codes = capture.registry.codes.iter();

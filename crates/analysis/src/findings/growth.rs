@@ -1,7 +1,7 @@
-//! A line whose memory grows steadily, in contrast to a line that only holds much.
+//! A line whose memory grows steadily. A line that holds much memory without growth is not reported here.
 //!
-//! Programs load data when they begin and free it when they end, so the first quarter of the run and the last reading do not
-//! count. The readings in between must follow a straight line and rise in most parts of the time: a single step is not
+//! Programs load data when they begin and free it when they end, so the first quarter of the run and the last reading
+//! do not count. The readings in between must follow a straight line and rise most of the time. A single step is not
 //! growth, even if it is high.
 
 use super::MAX_PER_SORT;
@@ -37,11 +37,12 @@ struct Growth {
     /// The share of the variance that this line explains, from 0 to 1.
     confidence: f64,
     /// The number of readings that were lower than the one before, and the sum of these differences. Falls are evidence
-    /// against a leak; if there are none, that is evidence for one.
+    /// against a leak, their absence is evidence for one.
     n_falls: u64,
     fallen_bytes: u64,
     n_readings: u64,
-    /// Bytes that were freed in that time. They are no evidence: a line that leaks may also allocate temporary memory.
+    /// Bytes freed between `from_ns` and `to_ns`. They are no evidence against a leak: a line that leaks may also
+    /// allocate temporary memory.
     released_bytes: u64,
 }
 
@@ -65,8 +66,8 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
         .collect()
 }
 
-/// The rate comes from all readings, so it differs from the one between the two that the sentence names. An hour is named
-/// only if there are readings of a minute: a faster program does not run that long.
+/// The rate is fitted to all readings, so it may differ from the rate between the two readings in the sentence. The
+/// rate per hour is given only if the readings cover a minute: a short program does not run for an hour.
 fn rate(growth: &Growth) -> Sentence {
     let from = Bytes(growth.from_bytes);
     let to = Bytes(growth.to_bytes);

@@ -16,7 +16,7 @@ pub fn find(session: &Session) -> Vec<Finding> {
     });
     let is_much = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
-        // Free bytes that were not measured are address space: tuning libc would change nothing.
+        // If the free bytes were not measured, they need not be resident, and tuning libc would change nothing.
         ledger.is_libc_free_measured && share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
     };
     let mut much: Vec<(Ledger, String)> = ledgers.filter(is_much).collect();

@@ -1,11 +1,12 @@
-//! Splits a process's resident memory at the end into parts: the capture's blocks against the numbers of the kernel and libc.
+//! Splits the resident memory of a process at the end into parts, from the blocks of the capture and the numbers of the
+//! kernel and libc.
 
 use heaptide_capture::{Allocator, MemoryPart, Registry};
 
 use crate::load::Process;
 use crate::model::Ledger;
 
-/// `None` if the recording did not end in order, or the kernel did not report the sizes.
+/// `None` if the recording did not end normally, or the kernel did not report the sizes.
 pub fn ledger(process: &Process) -> Option<Ledger> {
     let live = |is_it: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
@@ -24,7 +25,7 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
     Some(ledger)
 }
 
-/// Live blocks at the end: address space, which need not be resident.
+/// Bytes of live blocks at the end. Blocks are address space and need not be resident.
 #[derive(Clone, Copy, Debug, Default)]
 struct LiveBytes {
     python: u64,
@@ -32,8 +33,8 @@ struct LiveBytes {
     native: u64,
 }
 
-/// Divides the resident memory. Measured parts come first. Blocks share the rest: if they do not fit, the largest sums are
-/// cut, because memory that was never touched usually belongs to a few large blocks.
+/// Divides the resident memory. Measured parts are subtracted first, and blocks share the rest. If they do not fit, the
+/// largest sums are reduced, because untouched memory usually belongs to a few large blocks.
 fn break_down(registry: &Registry, live: LiveBytes) -> Option<Ledger> {
     let part = |part: MemoryPart| registry.memory.get(&part).copied();
     let known = |wanted: MemoryPart| part(wanted).unwrap_or(0);
@@ -41,7 +42,7 @@ fn break_down(registry: &Registry, live: LiveBytes) -> Option<Ledger> {
     let mut files = known(MemoryPart::Files).saturating_add(known(MemoryPart::SharedMemory));
     let mut left = resident_bytes - files;
     let own_mapped = take(&mut files, known(MemoryPart::OwnMapped));
-    // A capture of an older release only has the largest sum of both.
+    // A capture of an older release has only the peak of own heap and own mappings together.
     let own_heap = part(MemoryPart::OwnHeap).unwrap_or_else(|| {
         let own_mapped = known(MemoryPart::OwnMapped);
         registry.own_memory.saturating_sub(own_mapped)
@@ -83,20 +84,20 @@ fn take(left: &mut u64, wanted: u64) -> u64 {
     taken
 }
 
-/// Cuts the largest of the sums to one height, so that all together are at most `room`.
+/// Reduces the largest sums to a common value, so that their total is at most `room`.
 fn cut_largest(mut sums: [u64; 4], mut room: u64) -> [u64; 4] {
     let mut order = [0, 1, 2, 3];
     order.sort_by_key(|&at| sums[at]);
     for (n_done, at) in order.into_iter().enumerate() {
         let share = room / (sums.len() - n_done) as u64;
-        // The last one takes the remainder of the divisions.
+        // The last sum takes the remainder of the divisions.
         sums[at] = sums[at].min(share);
         room -= sums[at];
     }
     sums
 }
 
-/// The resident size when the recording ended; `None` if it did not end in order.
+/// The resident size when the recording ended; `None` if it did not end normally.
 fn resident_at_end(registry: &Registry) -> Option<u64> {
     let part = |part: MemoryPart| registry.memory.get(&part).copied();
     let own = part(MemoryPart::Anonymous)?;

@@ -1,7 +1,8 @@
 //! Findings: facts about a session that deserve attention. One file per finding holds its check, its sentences and its
 //! JSON numbers.
 //!
-//! Users must be able to judge a finding, so each has the numbers for it and those against it. Thresholds are shares
+//! Users must be able to judge a finding, so each has the numbers that support it and those that contradict it.
+//! Thresholds are shares
 //! of the session itself: a small part of a large program is not worth a finding.
 
 mod churn;

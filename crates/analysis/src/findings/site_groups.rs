@@ -1,5 +1,5 @@
-//! Sites grouped by the line that allocated, the line of the program that called it and the nearest line of the user's own
-//! code, with the bytes held over time.
+//! Groups sites by three lines: the one that allocated, the nearest one of the program, and the nearest one of the
+//! user's own code. Each group has its bytes over time.
 
 use heaptide_tally::{Amount, Lifetimes};
 use rustc_hash::FxHashMap;
@@ -10,7 +10,7 @@ use crate::model::{Finding, Location, Sentence};
 use crate::symbols::{LocationId, Modules, is_import_system};
 use crate::user_code::UserCode;
 
-/// The share from which on a sentence leaves out that there is a rest.
+/// From this share on, a headline does not mention that other lines allocated the rest.
 const NEARLY_ALL: f64 = 0.99;
 
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub struct SiteGroup {
     at: Option<LocationId>,
     caller: Option<LocationId>,
     user: Option<LocationId>,
-    /// The index of a process with this group. Its capture has the folders that shorten paths.
+    /// The index of a process with this group. The folders in its capture shorten the paths.
     process: usize,
     pub total: Amount,
     pub peak: Amount,
@@ -28,7 +28,8 @@ pub struct SiteGroup {
     pub block_time_ns: Option<u64>,
     /// Whether these are arenas of Python's object allocator, which no line is responsible for.
     pub is_arena: bool,
-    /// Whether an import below the user's line allocated. Modules stay loaded, so what they hold at the end is no leak.
+    /// Whether an import called from the user's line allocated the blocks. Modules stay loaded, so their memory is no
+    /// leak.
     pub is_import: bool,
     /// Bytes held at each edge, and bytes freed in the bin before it.
     pub curve: Vec<i64>,
@@ -43,7 +44,7 @@ pub struct SiteGroups {
 
 impl SiteGroups {
     pub fn new(session: &Session) -> SiteGroups {
-        // All processes get as many bins as the one with the fewest.
+        // All processes get as many bins as the process with the fewest.
         let n_bins = session.processes.iter();
         let n_bins = n_bins.map(|process| process.sums.lives.n_bins());
         let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
@@ -101,7 +102,7 @@ impl SiteGroups {
             add_lives(&mut groups, &number_of, &process.sums.lives, n_bins);
         }
         for group in &mut groups {
-            // The curve holds changes so far; the bytes held are their running sum.
+            // So far the curve holds differences; their running sum is the bytes held.
             let mut held = 0;
             for change in &mut group.curve {
                 add(&mut held, *change);
@@ -111,7 +112,7 @@ impl SiteGroups {
         let own = session.names.iter().position(Location::is_own_memory);
         SiteGroups {
             groups,
-            // A number that no group has, if the session has no such location.
+            // If the session has no location of Heaptide's own memory: a number that no group has.
             own: Some(LocationId(own.map_or(u32::MAX, |number| number as u32))),
             edges_ns: session.window.coarse(n_bins),
         }
@@ -122,7 +123,8 @@ impl SiteGroups {
         self.groups.iter().filter(|group| group.at != self.own)
     }
 
-    /// The bytes of all groups, with Heaptide's own memory: the whole that the other reports show.
+    /// The bytes of all groups, including Heaptide's own memory, so that shares have the same total as in other
+    /// reports.
     pub fn sum_bytes(&self, amount: fn(&SiteGroup) -> Amount) -> u64 {
         let bytes = self.groups.iter().map(|group| amount(group).bytes);
         bytes.fold(0, u64::saturating_add)
@@ -135,25 +137,25 @@ impl SiteGroups {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// One for each value of a curve; empty if there are no bins.
+    /// The time of each value of a curve; empty if there are no bins.
     pub fn edges_ns(&self) -> &[u64] {
         &self.edges_ns
     }
 }
 
-/// All memory that one line led to: a line of the user's own code, else a line that allocated.
+/// The memory below one line: the nearest line of user code, else the line that allocated.
 pub struct Line<'a> {
     pub peak: Amount,
     pub live: Amount,
-    /// The group that has most of it.
+    /// The group with the most bytes.
     largest: &'a SiteGroup,
     /// The bytes of that group.
     largest_bytes: u64,
     bytes: u64,
 }
 
-/// The sentences about a line. Each has a `{}` for the line; all but the first have another one for the largest allocating
-/// line below it.
+/// The sentences about a line. Each has a `{}` for the line; all but the first have a second `{}` for the largest
+/// allocating line below it.
 pub struct Headlines {
     pub alone: &'static str,
     pub all: &'static str,
@@ -162,9 +164,9 @@ pub struct Headlines {
 }
 
 impl SiteGroups {
-    /// The line with the most of `bytes`, among the groups that have a number. All allocations below one line of the user's
-    /// code count together: the user can change that line, while libraries below it may allocate at many sites. No line is
-    /// responsible for arenas, nor for blocks without a stack.
+    /// The line with the most bytes. Groups for which `bytes` is `None` do not count. All allocations below one line of
+    /// user code are summed: the user can change that line, while libraries below it may allocate at many sites. Arenas
+    /// and blocks without a stack belong to no line.
     pub fn largest_line(&self, bytes: fn(&SiteGroup) -> Option<u64>) -> Option<Line<'_>> {
         let mut lines: Vec<Line> = Vec::new();
         let mut known = FxHashMap::default();
@@ -199,7 +201,7 @@ impl SiteGroups {
 }
 
 impl Line<'_> {
-    /// A finding about this line, in which only sentences and numbers are missing.
+    /// Returns a finding about this line, to which the caller adds sentences and numbers.
     pub fn finding(&self, session: &Session, headlines: &Headlines) -> Finding {
         let share = self.largest_bytes as f64 / self.bytes.max(1) as f64;
         let in_library = match share {
@@ -248,7 +250,7 @@ fn add_lives(groups: &mut [SiteGroup], number_of: &[usize], lives: &Lifetimes, n
     }
 }
 
-/// Adds to a sum. The sizes in a damaged file may be of any size.
+/// Adds without overflow: a damaged file may contain any size.
 fn add(sum: &mut i64, bytes: i64) {
     *sum = sum.saturating_add(bytes);
 }

@@ -6,7 +6,7 @@ use crate::load::Session;
 use crate::model::finding::SentenceValue::{Blocks, Bytes, Percent};
 use crate::model::{Finding, Measure, Sentence};
 
-/// A line with a smaller share of the memory that was not freed is not a finding: the rest are arenas, or it is spread over
+/// A line with a smaller share of the leaked memory is not a finding: that memory is mostly in arenas, or spread over
 /// many lines.
 const MIN_ALIVE_SHARE: f64 = 0.05;
 const HEADLINES: Headlines = Headlines {

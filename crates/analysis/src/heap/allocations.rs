@@ -1,9 +1,11 @@
 //! Finds the allocation stacks of the objects of a snapshot in a recording of the same process.
 //!
-//! The recording is replayed up to the time of the snapshot. An object lies in the block that was alive at its address then.
-//! A snapshot taken during the recording stores its position in the order of events. Any other recording is cut at the time
-//! of the walk: the program was paused, so any time within the walk is right. If Python's own allocators were not recorded,
-//! small objects lie in large shared blocks, whose stacks are not those of the objects. These are left out.
+//! The recording is replayed up to the time of the snapshot. An object lies in the block that was alive at its address
+//! then.
+//! A snapshot taken during the recording stores its position in the order of events. Any other recording is cut at the
+//! time of the walk: the program was paused, so every time within the walk gives the same blocks. If Python's own
+//! allocators were not recorded, small objects lie in large blocks that they share. The stacks of such blocks are not
+//! those of the objects, so these objects get no stack.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -74,7 +76,8 @@ fn cut(header: &HeapHeader, capture: &Capture) -> Result<Cut, Mismatch> {
     if !header.identity().is_same(&capture.header.identity()) {
         return Err(Mismatch::OtherProcess);
     }
-    // The program was paused until the walk was done; a forked copy was made at its beginning.
+    // `taken_unix_ns` is the end of the walk. A fork has the state at the start of the walk; otherwise the program was
+    // paused during the walk, and the middle is safely within the pause.
     let back_ns = if header.forked {
         header.walk_ns
     } else {

@@ -4,8 +4,8 @@
 //! algorithm is semidominators with nearest common ancestors (Georgiadis and Tarjan's simple variant), without
 //! recursion. It works on the numbers of a depth-first walk, which keeps memory accesses local.
 //!
-//! Objects that no root reaches are garbage that the collector has not freed yet. They are also in the tree: one object
-//! of each group, which reaches the whole group, is a child of the top. So garbage also has retained sizes.
+//! Objects that no root reaches are garbage that the collector has not freed yet. They are also in the tree, so that
+//! garbage has retained sizes. For each group, one object that reaches the whole group is a child of the top.
 
 use super::graph::{Bits, Graph};
 
@@ -16,15 +16,15 @@ pub const TOP: u32 = u32::MAX;
 pub struct Dominators {
     /// The immediate dominator of each object.
     pub immediate: Vec<u32>,
-    /// Objects in an order in which each comes after its dominator.
+    /// Objects in an order that lists each after its dominator.
     pub order: Vec<u32>,
     /// The objects that the roots reach; the others are garbage.
     pub reachable: Bits,
 }
 
 impl Dominators {
-    /// Computes the tree of a graph. `referrers` is the reversed graph. `is_part` is true for a part of another object, such
-    /// as an instance's dict: a group of garbage does not begin with a part if it can begin with the whole.
+    /// Computes the tree of a graph. `referrers` is the reversed graph. `is_part` is true for a part of another object,
+    /// such as an instance's dict. A group of garbage begins with a part only if it has nothing else.
     pub fn compute(
         graph: &Graph,
         referrers: &Graph,
@@ -94,14 +94,13 @@ impl Dominators {
     }
 }
 
-/// Objects from which all unreachable objects can be reached: one for each group that no other group refers to.
+/// Objects that together reach all unreachable objects: one for each group that no other group refers to.
 fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool) -> Vec<u32> {
     let n_objects = graph.n_objects() as u32;
     let unreachable = (0..n_objects).filter(|&object| !reachable.contains(object));
     let (parts, wholes): (Vec<u32>, Vec<u32>) = unreachable.partition(|&object| is_part(object));
-    // Objects in the order in which a depth-first walk leaves them: no earlier object reaches the last one, unless both are
-    // in a cycle.
-    let mut left: Vec<u32> = Vec::new();
+    // A depth-first walk in postorder: no earlier object reaches the last one, unless both are in a cycle.
+    let mut postorder: Vec<u32> = Vec::new();
     let mut seen = reachable.clone();
     let mut path: Vec<(u32, u32)> = Vec::new();
     for start in wholes.into_iter().chain(parts) {
@@ -111,7 +110,7 @@ fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool)
         path.push((start, 0));
         while let Some((object, next)) = path.last_mut() {
             let Some(&target) = graph.of(*object).get(*next as usize) else {
-                left.push(*object);
+                postorder.push(*object);
                 path.pop();
                 continue;
             };
@@ -124,7 +123,7 @@ fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool)
     let mut covered = reachable.clone();
     let mut roots = Vec::new();
     let mut waiting = Vec::new();
-    for &start in left.iter().rev() {
+    for &start in postorder.iter().rev() {
         if !covered.insert(start) {
             continue;
         }
@@ -192,8 +191,8 @@ impl Walk {
         self.objects[number - 1]
     }
 
-    /// Immediate dominators by number. The first `n_reachable` numbers are objects that roots reach; garbage that refers to
-    /// them does not hold them.
+    /// Immediate dominators by number. The first `n_reachable` numbers are objects that roots reach; references to them
+    /// from garbage do not count.
     fn immediate_dominators(
         &self,
         referrers: &Graph,
@@ -239,7 +238,7 @@ impl Walk {
     }
 }
 
-/// Paths up the tree of the walk, compressed as they are used.
+/// Paths up the tree of the walk. Queries compress the paths they follow.
 struct Forest {
     ancestors: Vec<u32>,
     labels: Vec<u32>,
@@ -247,9 +246,9 @@ struct Forest {
 }
 
 impl Forest {
-    /// The smallest semidominator on the path up from `from`, among the numbers that are done: all above `done`.
+    /// The smallest semidominator on the path up from `from`, among the finished numbers: those above `done`.
     fn least(&mut self, from: u32, done: u32, semi: &[u32]) -> u32 {
-        // A number that is not done counts as itself, even if it is a root.
+        // A number that is not finished counts as itself, even if it is a root.
         if from <= done {
             return from;
         }

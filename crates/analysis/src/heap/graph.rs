@@ -8,7 +8,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// A graph of `n_objects` objects. References must be sorted by the object that refers.
+    /// A graph of `n_objects` objects. `references_of` returns the objects that an object refers to.
     pub fn build<I>(n_objects: usize, references_of: impl Fn(u32) -> I) -> Graph
     where
         I: Iterator<Item = u32>,
@@ -72,7 +72,7 @@ impl Graph {
         Graph { starts, targets }
     }
 
-    /// The objects that can be reached from `from` without passing one for which `avoid` is true.
+    /// The objects that `from` reaches on paths without objects for which `avoid` is true.
     pub fn reach(&self, from: impl IntoIterator<Item = u32>, avoid: impl Fn(u32) -> bool) -> Bits {
         let mut reached = Bits::new(self.n_objects());
         let mut waiting: Vec<u32> = Vec::new();

@@ -109,7 +109,7 @@ fn is_plain_dict(one: &TypeInfo) -> bool {
     one.name == "dict" && one.module == "builtins"
 }
 
-/// The name under which Python code finds a type: types that the interpreter hides among its builtins are in `types`.
+/// The name by which Python code can access a type. Interpreter types that `builtins` does not export are in `types`.
 pub fn type_name(one: &TypeInfo) -> String {
     let name = one.full_name();
     let public = match name.as_str() {

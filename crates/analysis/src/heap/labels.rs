@@ -24,7 +24,7 @@ pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
     }
 }
 
-/// Whether Python can access a reference as an attribute; otherwise only C code can.
+/// Writes a named reference: `.name` if Python can access it as an attribute, `->name` if only C code can.
 fn internal(name: &str) -> String {
     const PUBLIC: [&str; 8] = ["__", "co_", "f_", "gi_", "cr_", "ag_", "tb_", "cell_"];
     // These exist only in C, although their names have the form of attributes.
@@ -37,7 +37,7 @@ fn internal(name: &str) -> String {
     }
 }
 
-/// The text of a root, with which a path begins.
+/// The text of a root, the first part of a path.
 pub fn root(snapshot: &HeapSnapshot, root: &Root) -> String {
     let name = snapshot.names.get(root.name);
     match root.category {
@@ -85,7 +85,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// The steps of a path as one expression; for an element of a set the text of its holder goes inside.
+/// The steps of a path as one expression. An element of a set is written as `list(SET)[i]`.
 pub fn expression(steps: &[String]) -> String {
     const ELEMENT: &str = "list(_)";
     let n_elements = steps.iter().filter(|step| step.starts_with(ELEMENT));

@@ -269,7 +269,7 @@ fn incoming(
         keys[*to as usize] = key(from, label);
         *to += 1;
     });
-    // Sorted, equal sets have equal texts.
+    // The keys of an object are sorted, so that equal sets of keys get the same number.
     let mut numbers: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
     let mut groups = Vec::with_capacity(set.len());
     let mut own = Vec::new();

@@ -126,17 +126,17 @@ pub fn shortest_paths(
     }
     let ends: Vec<u32> = set.iter().filter(|&end| steps(end) == nearest).collect();
     // All objects on shortest paths, level by level from the ends to the roots, with the number of paths from each to an end.
-    let mut n_ways = rustc_hash::FxHashMap::default();
+    let mut n_paths_from = rustc_hash::FxHashMap::default();
     let mut after: rustc_hash::FxHashMap<u32, Vec<u32>> = rustc_hash::FxHashMap::default();
     for &end in &ends {
-        n_ways.insert(end, 1u64);
+        n_paths_from.insert(end, 1u64);
     }
     let mut level = ends;
     let n_steps = nearest % LAST_RESORT;
     for _ in 0..n_steps {
         let mut above = Vec::new();
         for &object in &level {
-            let ways = n_ways[&object];
+            let n_paths = n_paths_from[&object];
             let mut last = None;
             for &referrer in referrers.of(object) {
                 let is_above = steps(referrer) != UNREACHED && steps(referrer) + 1 == steps(object);
@@ -145,11 +145,11 @@ pub fn shortest_paths(
                     continue;
                 }
                 last = Some(referrer);
-                let sum = n_ways.entry(referrer).or_insert_with(|| {
+                let sum = n_paths_from.entry(referrer).or_insert_with(|| {
                     above.push(referrer);
                     0
                 });
-                *sum = sum.saturating_add(ways);
+                *sum = sum.saturating_add(n_paths);
                 after.entry(referrer).or_default().push(object);
             }
         }
@@ -158,9 +158,9 @@ pub fn shortest_paths(
     }
     let n_paths = level
         .iter()
-        .fold(0u64, |sum, start| sum.saturating_add(n_ways[start]));
+        .fold(0u64, |sum, start| sum.saturating_add(n_paths_from[start]));
     let mut paths = Vec::new();
-    // One path that grows and shrinks: a copy for each of its steps would take time with the square of its length.
+    // One path that grows and shrinks: copying it at each step would take quadratic time.
     let mut path = Vec::new();
     let mut open: Vec<(usize, u32)> = level.iter().rev().map(|&start| (0, start)).collect();
     while let Some((at, object)) = open.pop() {

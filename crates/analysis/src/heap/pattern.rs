@@ -17,11 +17,11 @@ pub enum Flag {
     Expanded,
     /// The depth limit was reached.
     Deep,
-    /// Modules, types, code and frames: their holders are not interesting.
+    /// Modules, types, code and frames: their referrers would explain nothing.
     Stopped,
     /// Only roots refer to it.
     Root,
-    /// The same objects appear in that row.
+    /// The row with this index has the same objects.
     Seen(usize),
 }
 

@@ -156,13 +156,14 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     // Types are connected with everything, so they are not useful here.
     neighbours.retain(|one| !heap.type_names().contains_key(one));
     if !forward {
-        // The search ends at these, so they are the last to be left out.
+        // Modules first: the search ends at them, so the limit should omit other objects.
         neighbours.sort_by_key(|&one| role_of(heap, one) != Role::Module);
     }
     neighbours
 }
 
-/// The shortest path from a root to an object, one box below the other. One box counts the middle of a long path.
+/// The shortest path from a root to an object, one box below the other. One box has the number of objects in the middle
+/// of a long path.
 pub fn path(heap: &Heap, object: u32) -> Picture {
     let mut picture = Picture::default();
     let Some(path) = heap.distances().path_to(object) else {
@@ -248,7 +249,7 @@ impl Picture {
         let one = &self.boxes[at];
         match (one.object, one.role) {
             (Some(object), _) => {
-                // Heapy's word for a plain dict says nothing to most readers.
+                // Most readers do not know heapy's name for a plain dict.
                 let kind = match heap.kind(object) {
                     PLAIN_DICT => "dict",
                     kind => kind,

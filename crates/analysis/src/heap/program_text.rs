@@ -1,8 +1,8 @@
-//! The objects that are the program itself rather than its data, and those of the interpreter.
+//! Program text: objects of the program itself and of the interpreter, as opposed to data.
 //!
-//! They have no weight in the search for suspects and are not waste, because users cannot change them: code, functions,
-//! types, modules and their names; docstrings; the import system with its caches; the variables of Heaptide's own modules;
-//! and the table of interned strings.
+//! Users cannot change these objects, so they have no weight in the search for suspects and are not waste. They are
+//! code, functions, types, modules and their names, docstrings, the import system with its caches, the variables of
+//! Heaptide's own modules, and the table of interned strings.
 
 use heaptide_capture::heap::{EdgeType, Root, RootCategory};
 
@@ -28,8 +28,8 @@ const IMPORT_TABLES: [&str; 6] = [
     "builtin_module_names",
 ];
 
-/// Attributes that the interpreter gives to modules, classes and functions.
-const GIVEN_NAMES: [&str; 10] = [
+/// Attributes that the interpreter sets on modules, classes and functions.
+const INTERPRETER_NAMES: [&str; 10] = [
     "__doc__",
     "__annotations__",
     "__all__",
@@ -68,7 +68,8 @@ impl ProgramText {
         let immediate = &heap.dominators().immediate;
         for &object in &heap.dominators().order {
             let dominator = immediate[object as usize];
-            // Code dominates its constants. A function may dominate data: the variables of its closure. So may a class.
+            // Objects that program text dominates also belong to it, such as the constants of code. Functions and
+            // classes are exceptions: their closures and attributes may hold data.
             let of_text = dominator != TOP
                 && text.contains(dominator)
                 && (heap.kind(dominator) == "types.CodeType"
@@ -84,7 +85,8 @@ impl ProgramText {
         for object in 0..heap.n_objects() as u32 {
             for (target, label) in heap.snapshot.edges.of(object) {
                 let has_name = matches!(label.edge_type(), EdgeType::Key | EdgeType::Internal);
-                if has_name && GIVEN_NAMES.contains(&heap.snapshot.names.get(label.number())) {
+                if has_name && INTERPRETER_NAMES.contains(&heap.snapshot.names.get(label.number()))
+                {
                     text.insert(target);
                 }
             }

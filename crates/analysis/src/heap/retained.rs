@@ -1,7 +1,8 @@
 //! Retained sizes of groups: the bytes of all objects that no root reaches if the whole group is removed.
 //!
-//! The dominator tree gives this for single objects. For groups (a type, a set) the search follows paths from the roots that
-//! avoid the group, for 64 groups at once: one bit per group travels along references and is dropped on entering the group.
+//! The dominator tree gives this for single objects. For groups (a type, a set), the search follows paths from the
+//! roots that avoid the group. It does this for 64 groups at once: one bit per group travels along references, and is
+//! dropped on entering the group.
 
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
@@ -40,8 +41,8 @@ pub fn retained_by_groups(
         } else {
             (1 << sums.len()) - 1
         };
-        // `reached` distinguishes objects that were not visited yet from objects that only paths through groups reach; both
-        // have no bits.
+        // Objects without bits were not visited yet, or only paths through groups reach them. `reached` distinguishes
+        // the two.
         let mut reached = Bits::new(graph.n_objects());
         open.fill(0);
         let mut waiting = std::collections::VecDeque::new();

@@ -138,7 +138,7 @@ impl Heap {
     pub fn own_name(&self, object: u32) -> Option<String> {
         let owner = self.owners.get(object as usize).copied();
         match owner.filter(|&owner| owner != NO_OBJECT) {
-            // Not by this function: in a damaged file a dict may be its own owner.
+            // Not a recursive call: in a damaged file a dict may be its own owner.
             Some(owner) => Some(self.name(owner).unwrap_or_else(|| self.address(owner))),
             None => self.name(object),
         }

@@ -10,7 +10,7 @@ pub struct TypeRow {
     pub label: String,
     pub count: u64,
     pub bytes: u64,
-    /// Bytes that no root reaches without the objects of this row, including their own.
+    /// Bytes of the objects of this row and of all objects that only these keep alive.
     pub retained: u64,
     /// The line that allocated most of its bytes, if the lines of most objects are known.
     pub site: Option<Site>,

@@ -18,7 +18,7 @@ use super::set::ObjectSet;
 
 pub struct Heap {
     pub snapshot: HeapSnapshot,
-    /// References that keep objects alive: without weak references, and without those from running code to its namespace.
+    /// References that keep objects alive. Excludes weak references, and references from running code to its namespace.
     pub graph: Graph,
     /// For every object its owner, if it is a `__dict__`.
     pub owners: Vec<u32>,
@@ -51,7 +51,8 @@ impl Heap {
         };
         let modules = of_roots(&|root| root.category == RootCategory::Module);
         let running = of_roots(&|root| is_of_running_code(&snapshot, root));
-        // The variables of code that runs at a module's top level belong to the module, which gives paths a name.
+        // Code that runs at the top level of a module has the module's dict as its variables. That reference is left
+        // out, so that paths lead through the module, which has a name.
         let is_namespace = |object: u32| {
             let owner = owners.get(object as usize).copied();
             owner.is_some_and(|owner| modules.contains(owner))
@@ -125,7 +126,8 @@ impl Heap {
         self.kinds.label(self.kinds.of(object))
     }
 
-    /// Whether `from` refers to the namespace of a module only because code runs there.
+    /// Whether `from` is running code and `to` the namespace of a module. Such a reference does not count: see
+    /// [`Heap::graph`].
     pub fn only_runs_in(&self, from: u32, to: u32) -> bool {
         let owner = self.owners.get(to as usize).copied();
         self.running.contains(from) && owner.is_some_and(|owner| self.modules.contains(owner))
@@ -178,8 +180,8 @@ impl Heap {
             .get_or_init(|| self.distances_from_roots(|_| false))
     }
 
-    /// C code also holds objects that have a name elsewhere; the parser, for example, holds the constants of the running
-    /// script. Paths from C code are used only if there is no other.
+    /// Distances from all roots. C code also holds objects that have a name elsewhere; for example, the parser holds
+    /// the constants of the running script. So paths from C code count only for objects that no other root reaches.
     fn distances_from_roots(&self, avoided: impl Fn(u32) -> bool) -> Distances {
         self.distances_within(&self.graph, avoided)
     }
@@ -251,7 +253,8 @@ impl Heap {
         paths::shortest_paths(self.referrers(), &distances, set, max_paths)
     }
 
-    /// The same without some references: those from an object of the first set of a pair to one of the second.
+    /// Like [`Heap::paths_from`], but ignores some references: from an object of the first set of a pair in
+    /// `references` to an object of the second.
     pub fn paths_without(
         &self,
         sources: Option<&ObjectSet>,
@@ -319,12 +322,12 @@ impl Heap {
     /// The references from each object of a path to the next.
     pub fn references(&self, path: &[u32]) -> impl Iterator<Item = String> {
         path.windows(2).map(|pair| {
-            let mut ways = self.references_between(pair[0], pair[1]);
-            match ways.len() {
-                1 => ways.remove(0),
+            let mut references = self.references_between(pair[0], pair[1]);
+            match references.len() {
+                1 => references.remove(0),
                 0 => "->?".to_owned(),
                 // This is heapy's notation for parallel references.
-                _ => format!("<{}>", ways.join(",")),
+                _ => format!("<{}>", references.join(",")),
             }
         })
     }

@@ -1,8 +1,8 @@
 //! Wasted memory: unused capacity of containers, empty containers, duplicate texts, and dicts of instances that could use
 //! `__slots__`.
 //!
-//! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared keys
-//! and subclasses are left out, and so is the program itself with the import system, which users cannot change.
+//! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared
+//! keys and subclasses are left out. So are the program text and the import system, which users cannot change.
 
 use heaptide_capture::heap::{EdgeType, Label, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
@@ -186,8 +186,8 @@ fn set_slots(n_items: u64) -> u64 {
     if slots == 8 { 0 } else { slots }
 }
 
-/// For each object its first referrer and the reference. Both are found in one pass over all references: a search in the
-/// referrer for each object would take time with the square of the length of a wide dict.
+/// For each object its first referrer and the reference. One pass over all references finds both: searching the
+/// referrer of each object would take quadratic time for a wide dict.
 struct FirstReferrers {
     from: Vec<Option<(u32, Label)>>,
 }
@@ -291,7 +291,7 @@ fn saved_by_slots(heap: &Heap, object: u32) -> u64 {
     }
 }
 
-/// Adds texts of equal size whose known part is equal.
+/// Adds duplicate texts: texts of equal size whose recorded part is equal.
 fn duplicates(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
     let mut copies: FxHashMap<(u32, u64, &str), (u64, u32)> = FxHashMap::default();
     for value in &heap.snapshot.values {

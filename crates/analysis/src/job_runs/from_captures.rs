@@ -1,4 +1,4 @@
-//! Jobs of captures as runs: the other source of [`JobRuns`].
+//! Converts jobs of captures to runs. Captures are the second source of [`JobRuns`], besides job records.
 
 use super::run::{JobRun, JobRuns, RunNumbers};
 use crate::model::jobs::{JobSiteSum, JobSums};

@@ -1,4 +1,5 @@
-//! The resident sizes of processes around their runs: what each run left, and which jobs make their process grow.
+//! The resident sizes of processes before and after their runs: the bytes that each run left, and the jobs that make
+//! their process grow.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,7 @@ use super::run::{JobRun, JobRuns};
 use super::table::{Basis, Grouping};
 use super::trend::{Trend, Verdict};
 
-/// What the resident sizes of all processes say about runs and groups of runs.
+/// The growth of runs and of groups of runs, derived from the resident sizes of all processes.
 pub struct Levels {
     /// The bytes by which each run changed the resident size of its process.
     pub left: Vec<Maybe<i64>>,
@@ -42,7 +43,7 @@ impl Levels {
                 })
             });
             match grouping {
-                // Groups of one worker, or of one host, are judged by its processes alone.
+                // A group of one worker, or of one host, is judged only by the processes of that worker or host.
                 Grouping::Worker => growths.extend(growth(&steps.collect::<Vec<_>>(), min_bytes)),
                 Grouping::Host => {
                     let host = runs.process(all[life[0] as usize]).identity.host.as_str();
@@ -61,13 +62,13 @@ impl Levels {
     }
 }
 
-/// The order of two runs by their start.
+/// Orders two runs by their start.
 pub fn in_time(all: &[&JobRun], a: u32, b: u32) -> Ordering {
     let started = |at: u32| all[at as usize].started;
     started(a).total_cmp(&started(b)).then(a.cmp(&b))
 }
 
-/// Returns the trend of runs of which only resident sizes are known, and whether their growth is shared.
+/// Returns the trend of runs that have only resident sizes, and whether their growth is shared.
 pub fn of_process(trend: Trend, growth: Growth) -> (Option<Trend>, bool) {
     let clean = |slope: f64| Trend {
         verdict: match trend.verdict {
@@ -79,7 +80,7 @@ pub fn of_process(trend: Trend, growth: Growth) -> (Option<Trend>, bool) {
     };
     let trend = match growth {
         Growth::Alone => trend,
-        // Other work frees what these runs seem to leave.
+        // The processes do not grow, so other work frees the memory that these runs seem to leave.
         Growth::Stops => clean(if trend.verdict == Verdict::Leaks {
             0.0
         } else {
@@ -98,8 +99,8 @@ pub fn of_process(trend: Trend, growth: Growth) -> (Option<Trend>, bool) {
 
 /// Returns, for each run, by how much it changed the resident size of its process. `order` is by process and time.
 ///
-/// What is freed between the end of a run and the next run, such as its result, counts against it. Growth in between only
-/// counts if both runs have the same name; otherwise it may belong to other work.
+/// Memory freed between the end of a run and the next run, such as its result, is subtracted from that run. Growth in
+/// between counts only if both runs have the same name; otherwise other work may have caused it.
 fn left(all: &[&JobRun], order: &[u32]) -> Vec<Maybe<i64>> {
     let growth = all.iter().map(|run| run.resident_growth().into());
     let mut left: Vec<Maybe<i64>> = growth.collect();

@@ -1,4 +1,4 @@
-//! One line of a file of job records. Nothing in it is trusted: a line that is not as documented has no content.
+//! One line of a file of job records. A line that does not match the documented format is skipped.
 
 use heaptide_capture::{Identity, Outcome, labels};
 use serde_json::{Map, Value};

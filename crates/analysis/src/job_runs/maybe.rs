@@ -1,4 +1,4 @@
-//! Numbers that may be unknown, in the space of the number itself.
+//! Numbers that may be unknown, stored without additional memory.
 //!
 //! A report may have a hundred thousand runs of jobs, and most numbers of most runs are unknown. An `Option` would double
 //! the memory of each.

@@ -1,8 +1,8 @@
-//! Runs of jobs: what job records and captures say about each run, and one row per job name.
+//! Runs of jobs: the data of each run from job records and captures, and one row per job name.
 //!
-//! In reading order: a [`JobRun`] is one run, whatever its source. [`RecordReader`] reads job records; a capture is another
-//! source, whose runs [`JobRuns::join`] adds to those that are known. [`trend`] decides whether a job
-//! leaks, and `resident` whether it is the job that makes its process grow. [`table`] sums runs into rows, [`timeline`] into spans per process.
+//! In reading order: a [`JobRun`] is one run, whatever its source. [`RecordReader`] reads job records;
+//! [`JobRuns::join`] adds the runs of captures. [`trend`] decides whether a job leaks, and `resident` whether the job
+//! makes its process grow. [`table`] sums runs into rows, [`timeline`] into spans per process.
 
 mod from_captures;
 mod levels;

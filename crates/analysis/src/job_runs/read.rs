@@ -1,4 +1,4 @@
-//! Reads files of job records into runs. Lines of threads and files may come in any order; copies of a file count once.
+//! Reads files of job records into runs. Lines may come in any order, and copies of a file count once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, Read};
@@ -18,7 +18,7 @@ const ROUNDING_SECONDS: f64 = 0.001;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordNotes {
     pub n_lines: u64,
-    /// Lines that are not as documented: cut by a kill or a full disk, or of another program.
+    /// Lines in an unknown format: cut by a kill or a full disk, or of another program.
     pub n_invalid: u64,
     /// Lines of a later release.
     pub n_newer: u64,
@@ -28,8 +28,8 @@ pub struct RecordNotes {
 pub struct RecordReader {
     runs: JobRuns,
     notes: RecordNotes,
-    /// Hash of a process, an ID and how often the process used the ID before → run. With a million runs, two of the same
-    /// hash are as likely as one in thirty million.
+    /// Maps the hash of a process, an ID and the number of earlier uses of that ID to a run. With a million runs, two
+    /// equal hashes have a probability of one in thirty million.
     by_id: FxHashMap<u64, u32>,
     hashes: RandomState,
     processes: FxHashMap<String, u32>,
@@ -85,7 +85,7 @@ impl RecordReader {
         }
         described.last_seen = described.last_seen.max(line.time);
         let started = line.started();
-        // A process that executes another program may use an ID again.
+        // A process that executes another program may reuse an ID.
         for n_before in 0.. {
             let hash = self.hashes.hash_one((process, &line.id, n_before));
             let Some(&at) = self.by_id.get(&hash) else {
@@ -96,7 +96,7 @@ impl RecordReader {
             };
             let known = &self.runs.runs[at as usize];
             let is_same_start = (known.started - started).abs() < ROUNDING_SECONDS;
-            // The end of a job without a duration.
+            // The end of a job, without a duration from which its start follows.
             let is_its_end = line.event == Event::End
                 && line.seconds.is_none()
                 && known.outcome == Outcome::Running;
@@ -110,7 +110,7 @@ impl RecordReader {
 
     fn process(&mut self, line: &Line) -> u32 {
         let identity = &line.identity;
-        // Of job records all parts are known, so that equal texts are the same process.
+        // Job records have all parts of an identity, so equal texts mean the same process.
         let key = format!(
             "{}\n{}\n{}\n{}\n{}",
             identity.host, identity.boot_id, identity.pid_namespace, identity.pid, identity.start
@@ -154,8 +154,8 @@ impl RecordReader {
         }
     }
 
-    /// Returns the runs. A run without an end is still running if its process `is_alive`, which gets the identity and the
-    /// time of the latest record of a process; otherwise it was killed.
+    /// Returns the runs. A run without an end is still running if `is_alive` is true for its process; otherwise it was
+    /// killed. `is_alive` gets the identity of the process and the time of its latest record.
     pub fn finish(
         mut self,
         mut is_alive: impl FnMut(&Identity, f64) -> bool,
@@ -181,7 +181,7 @@ impl JobRun {
     /// end.
     fn update(&mut self, other: JobRun) {
         if other.outcome == Outcome::Running {
-            // The begin of a run whose end was read first, or a copy.
+            // This is the begin of a run whose end was read first, or a copy.
             self.started = other.started;
             self.fill_in(other);
             return;

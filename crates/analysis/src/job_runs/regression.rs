@@ -1,13 +1,13 @@
-//! Least squares with few columns: explains numbers by sums of coefficients, and says how certain each coefficient is.
+//! Least squares with few columns: finds a coefficient for each column, and its error.
 //!
-//! Columns that always change together have coefficients with a huge error, instead of none.
+//! Columns that always change together get coefficients with a huge error, so that the equations stay solvable.
 
 use super::trend::normal;
 
 /// The resident size of a process is exact only to about this many bytes: the kernel counts the pages of each thread in
 /// batches.
 const NOISE_BYTES: f64 = 65_536.0;
-/// Rows beyond the number of columns without which errors are unknown.
+/// The number of rows, beyond one per column, below which errors are unknown.
 const MIN_SPARE_ROWS: usize = 6;
 /// Added to the diagonal, relative to it, so that columns that change together can be solved.
 const RIDGE: f64 = 1e-9;
@@ -31,7 +31,7 @@ pub struct Regression {
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     pub slope: f64,
-    /// It is lower with a probability of 95%.
+    /// An upper bound: the coefficient is lower with a probability of 95%.
     pub upper: f64,
     /// Probability that it is above zero.
     pub confidence: f64,
@@ -136,7 +136,8 @@ impl Regression {
     }
 }
 
-/// The probability that a value with this error is above zero, for Student's distribution (an approximation by the normal one).
+/// The probability that a value with this error is above zero, by Student's distribution, approximated by the normal
+/// one.
 fn certainty(value: f64, error: f64, n_spare: usize) -> f64 {
     if !error.is_finite() || error <= 0.0 {
         return 0.0;
@@ -145,12 +146,12 @@ fn certainty(value: f64, error: f64, n_spare: usize) -> f64 {
     normal(t * (1.0 - 1.0 / (4.0 * n)) / (1.0 + t * t / (2.0 * n)).sqrt())
 }
 
-/// Inverts a symmetric positive definite matrix in place (Gauss–Jordan; its pivots need no search).
+/// Inverts a symmetric positive definite matrix in place (Gauss–Jordan, without a search for pivots).
 fn invert(matrix: &mut [f64], n: usize) {
     for pivot in 0..n {
         let scale = matrix[pivot * n + pivot];
         if scale <= 0.0 {
-            // Rounding ate it: nothing is known about this column.
+            // Rounding left no digits: nothing is known about this column.
             matrix[pivot * n + pivot] = f64::INFINITY;
             continue;
         }

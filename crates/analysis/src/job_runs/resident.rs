@@ -1,13 +1,13 @@
 //! Decides which job makes the resident size of its process grow, if that can be decided.
 //!
-//! The resident size does not show whose memory grows. A job that leaks fills the free memory that another one left, and the
-//! process grows when the other one runs next. So it does not matter during which run the process grew. What counts is how
-//! its growth depends on the *number* of runs of each job:
+//! The resident size does not show whose memory grows. A job that leaks fills free memory that another job left, and
+//! the process grows when the other job runs next. So it does not matter during which run the process grew. What counts
+//! is how its growth depends on the *number* of runs of each job:
 //!
-//! - The second half of a job's runs counts, when caches are filled. They are cut into blocks, and the growth of a block is
-//!   explained by the numbers of runs in it (least squares, all processes together).
-//! - Growth may become visible late: only when a certain job runs. The regression is repeated for each job that may show it,
-//!   and a conclusion holds only if all agree.
+//! - Only the second half of a job's runs counts, because caches are filled by then. These runs are divided into
+//!   blocks. A regression over all processes explains the growth of a block by the numbers of runs in it.
+//! - Growth may become visible late: only when a certain job runs. The regression is repeated for each job that may
+//!   show it, and a conclusion holds only if all regressions agree.
 //! - Work outside of jobs may leak. So a job must grow the process significantly more than the other jobs do.
 //!
 //! Jobs that always take turns cannot be distinguished this way, and their growth is [`Growth::Shared`].
@@ -17,21 +17,21 @@ use rustc_hash::FxHashMap;
 use super::regression::Regression;
 use super::trend::{Kendall, MIN_CONFIDENCE, MIN_RUNS};
 
-/// Blocks per process: enough for a regression, and as long as possible, since a block may grow late.
+/// Blocks per process: enough for a regression, and as long as possible, since growth may become visible late.
 const MIN_BLOCKS: usize = 32;
 const MAX_BLOCKS: usize = 256;
 const BLOCKS_PER_JOB: usize = 8;
 const MIN_BLOCK_RUNS: usize = 3;
-/// Jobs with a coefficient of their own; the others, which ran less often, share one.
+/// The maximum number of jobs with separate coefficients; the less frequent jobs share one.
 const MAX_JOBS: usize = 48;
-/// Jobs that may be the ones that show growth.
+/// The maximum number of jobs for the hypothesis that growth becomes visible when a certain job runs.
 const MAX_SHOWING: usize = 12;
-/// The least share of the growth that happens during the runs of a job that leaks.
+/// If a job leaks, at least this share of the growth happens during its runs.
 const INSIDE_SHARE: f64 = 0.9;
 /// A job with at most this share of the growth is not the one that leaks.
 const CLEAN_SHARE: f64 = 0.25;
 
-/// A run, as far as the growth of its process is concerned.
+/// The data of a run that the growth of its process depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub process: u32,
@@ -41,16 +41,16 @@ pub struct Step {
     pub after: Option<u64>,
 }
 
-/// What the resident sizes say about a group of runs.
+/// The conclusion about a group of runs from resident sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Growth {
     /// The processes stop growing.
     Stops,
-    /// The processes run nothing else, and grow while they run it.
+    /// The processes run only this group, and grow during its runs.
     Alone,
     /// The processes grow by this many bytes for each run.
     Counted { slope: f64, confidence: f64 },
-    /// The processes grow, but not because of these runs, whose estimate is this.
+    /// The processes grow, but these runs are not the reason; `slope` is their estimate.
     Elsewhere { slope: f64 },
     /// The processes grow, and other jobs or other work may be the reason.
     Shared,
@@ -62,12 +62,12 @@ pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
         .chunk_by(|one, other| one.process == other.process)
         .filter_map(Life::of)
         .collect();
-    let mut kinds: FxHashMap<u32, Sums> = FxHashMap::default();
+    let mut groups: FxHashMap<u32, Sums> = FxHashMap::default();
     for life in &lives {
-        life.add_to(&mut kinds);
+        life.add_to(&mut groups);
     }
-    let mut frequent: Vec<u32> = kinds.keys().copied().collect();
-    frequent.sort_unstable_by_key(|group| (std::cmp::Reverse(kinds[group].n_runs), *group));
+    let mut frequent: Vec<u32> = groups.keys().copied().collect();
+    frequent.sort_unstable_by_key(|group| (std::cmp::Reverse(groups[group].n_runs), *group));
     let columns: FxHashMap<u32, usize> = frequent
         .iter()
         .enumerate()
@@ -78,7 +78,7 @@ pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
         sums.grown / f64::from(sums.n_processes) >= min_bytes
             && sums.kendall.confidence() >= MIN_CONFIDENCE
     };
-    let needs_counts = kinds
+    let needs_counts = groups
         .values()
         .any(|sums| is_growing(sums) && !sums.is_alone);
     let showing = frequent.iter().take(MAX_SHOWING).map(|&group| Some(group));
@@ -88,7 +88,7 @@ pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
         .filter(|_| needs_counts)
         .map(|shows| regression(&lives, &columns, n_columns, shows))
         .collect();
-    let judged = kinds.iter().filter(|(_, sums)| sums.has_enough_runs);
+    let judged = groups.iter().filter(|(_, sums)| sums.has_enough_runs);
     judged
         .map(|(&group, sums)| {
             let column = columns[&group];
@@ -109,13 +109,13 @@ pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
         .collect()
 }
 
-/// Concludes from the regressions, all of which must agree.
+/// Draws a conclusion from the regressions, all of which must agree.
 fn counted(hypotheses: &[Regression], column: usize, sums: &Sums, min_bytes: f64) -> Growth {
     let estimates: Option<Vec<_>> = hypotheses.iter().map(|one| one.estimate(column)).collect();
     let Some(estimates) = estimates.filter(|estimates| !estimates.is_empty()) else {
         return Growth::Shared;
     };
-    // With many jobs, one of them would seem to leak by chance.
+    // With many jobs, one of them may seem to leak by chance, so the confidence must be higher (Bonferroni).
     let n_jobs = hypotheses[0].n_columns() as f64;
     let least = 1.0 - (1.0 - MIN_CONFIDENCE) / n_jobs;
     let n_runs = sums.n_late as f64;
@@ -161,14 +161,14 @@ struct Life<'a> {
     steps: &'a [Step],
     /// The resident size at each start of a run, and at the end of the last.
     levels: Vec<u64>,
-    /// First and last step of each block without early runs.
+    /// First and last step of each block that has no early runs.
     blocks: Vec<(usize, usize)>,
     /// The number of runs of each group.
     counts: FxHashMap<u32, usize>,
     is_early: Vec<bool>,
 }
 
-/// What is known about a group in all processes that ran it.
+/// The sums of a group over all processes that ran it.
 #[derive(Default)]
 struct Sums {
     n_runs: usize,
@@ -177,7 +177,7 @@ struct Sums {
     n_processes: u32,
     has_enough_runs: bool,
     is_alone: bool,
-    /// Growth of its processes in blocks, and of that the part while its runs lasted.
+    /// Growth of its processes in blocks, and the part of it during the runs of the group.
     grown: f64,
     grown_inside: f64,
     kendall: Kendall,
@@ -221,7 +221,7 @@ impl<'a> Life<'a> {
         })
     }
 
-    fn add_to(&self, kinds: &mut FxHashMap<u32, Sums>) {
+    fn add_to(&self, groups: &mut FxHashMap<u32, Sums>) {
         let mut kendall = Kendall::default();
         let neighbours = self.blocks.chunk_by(|one, other| one.1 == other.0);
         for blocks in neighbours {
@@ -234,7 +234,7 @@ impl<'a> Life<'a> {
             |&(first, end): &(usize, usize)| self.levels[end] as f64 - self.levels[first] as f64;
         let grown: f64 = self.blocks.iter().map(grown).sum();
         for (&group, &n_runs) in &self.counts {
-            let sums = kinds.entry(group).or_insert_with(|| Sums {
+            let sums = groups.entry(group).or_insert_with(|| Sums {
                 is_alone: true,
                 ..Sums::default()
             });
@@ -247,7 +247,7 @@ impl<'a> Life<'a> {
         }
         for &(first, end) in &self.blocks {
             for step in &self.steps[first..end] {
-                if let Some(sums) = kinds.get_mut(&step.group) {
+                if let Some(sums) = groups.get_mut(&step.group) {
                     let after = step.after.unwrap_or(step.before);
                     sums.n_late += 1;
                     sums.grown_inside += after as f64 - step.before as f64;
@@ -256,8 +256,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Adds one row per block. If growth shows only when a run of the group `shows` ends, a block has the runs before the
-    /// last such end.
+    /// Adds one row per block. Under the hypothesis that growth becomes visible only when a run of the group `shows`
+    /// ends, a block has the runs before the last such end.
     fn add_rows(
         &self,
         regression: &mut Regression,
@@ -296,7 +296,7 @@ impl<'a> Life<'a> {
 mod tests {
     use super::*;
 
-    /// A job of the model: what a run keeps, and what it needs for a while.
+    /// A job of the model: the bytes that a run keeps, and the bytes that it needs temporarily.
     #[derive(Clone, Copy)]
     struct Job {
         kept: u64,
@@ -338,7 +338,7 @@ mod tests {
         }
     }
 
-    /// Chooses among `n`, the same every time.
+    /// Returns a pseudo-random number below `n`; the sequence is the same every time.
     fn choice(state: &mut u64, n: usize) -> usize {
         *state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -364,7 +364,7 @@ mod tests {
     const TEMPORARY: Job = job(0, 2_000_000);
 
     #[test]
-    fn jobs_that_take_turns_cannot_be_told_apart() {
+    fn jobs_that_take_turns_cannot_be_distinguished() {
         for order in [[0, 1], [1, 0]] {
             let turns = order.into_iter().cycle().take(600);
             assert_eq!(of(&[LEAK, TEMPORARY], turns), [Growth::Shared; 2]);
@@ -375,8 +375,8 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_run_in_long_batches_cannot_be_told_apart() {
-        // The leak fills what the other job left, and the process grows when the other one runs again.
+    fn jobs_that_run_in_long_batches_cannot_be_distinguished() {
+        // The leak fills the memory that the other job freed, and the process grows when the other job runs again.
         let batches = (0..2_000).map(|run| run / 25 % 2);
         let found = of(&[LEAK, TEMPORARY], batches);
         assert!(!leaks(found[1]), "{found:?}");
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn innocent_jobs_are_rarely_taken_for_the_leak() {
+    fn clean_jobs_are_rarely_blamed_for_the_leak() {
         let jobs: Vec<Job> = (0..6).map(|at| job(0, at * 400_000)).collect();
         let mut n_wrong = 0;
         for seed in 0..100 {
@@ -412,7 +412,7 @@ mod tests {
             n_wrong += (0..6).filter(|&at| at != 2 && leaks(found[at])).count();
             assert_ne!(found[2], Growth::Stops);
         }
-        // One in twenty of the hundred processes, by design.
+        // A confidence of 95% allows one error in twenty processes.
         assert!(n_wrong <= 5, "{n_wrong}");
     }
 

@@ -59,13 +59,13 @@ pub struct JobRun {
     pub name: u32,
     /// Index of [`JobRuns::processes`].
     pub process: u32,
-    /// Number of the job in its process, which captures also have; unknown if it has none.
+    /// Number of the job in its process, as in captures; unknown if it has none.
     pub number: Maybe<u64>,
     /// See [`JobRuns::key_of`].
     pub key: KeyRange,
     /// Seconds since 1970.
     pub started: f64,
-    /// Unknown if the end is.
+    /// Unknown if the end of the run is unknown.
     pub seconds: Maybe<f64>,
     /// Index of [`JobRuns::errors`].
     pub error: Maybe<u32>,
@@ -203,7 +203,7 @@ impl JobRuns {
         at as u32
     }
 
-    /// Returns what finds the runs so far, for [`JobRuns::join`].
+    /// Indexes the runs so far, for [`JobRuns::join`].
     pub fn index(&self) -> RunIndex {
         let numbered = self.runs.iter().enumerate();
         let numbered = numbered.filter(|(_, run)| run.number.is_known());
@@ -212,9 +212,9 @@ impl JobRuns {
         RunIndex { by_number }
     }
 
-    /// Adds the run of another source. If it is among those of the index, what was unknown about it is filled in. Two runs are
-    /// the same if process and number are equal and both began at the same time: a process that executes another program
-    /// counts from 1 again.
+    /// Adds the run of another source. If the index has the same run, only its unknown values are filled in. Two runs
+    /// are the same if process, number and start are equal. The number alone is not enough: a process that executes
+    /// another program numbers its jobs from 1 again.
     pub fn join(&mut self, known: &RunIndex, other: JobRun) {
         let (all, runs) = (&known.by_number, &mut self.runs);
         let wanted = other.process_and_number();

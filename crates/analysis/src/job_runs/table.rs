@@ -1,6 +1,7 @@
 //! One row per job name (or per job and worker, host or label): counts, durations, peaks, growth, and a memory limit.
 //!
-//! Quantiles are observed values: the p-th is the smallest that at least p of the values do not exceed.
+//! Quantiles are observed values: the p-quantile is the smallest value that at least a share p of the values does not
+//! exceed.
 
 use heaptide_capture::Outcome;
 use rustc_hash::FxHashMap;
@@ -23,7 +24,7 @@ pub enum Grouping {
     Label,
 }
 
-/// The source of the numbers about what runs left.
+/// The source of the bytes that runs left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// The job's own blocks, all of them.
@@ -44,8 +45,8 @@ impl Basis {
         }
     }
 
-    /// Growth below this many bytes, over half of the runs of a process, is no leak. The resident size also moves by pieces
-    /// that the allocator takes and keeps.
+    /// Growth below this many bytes, over half of the runs of a process, is no leak. The resident size also changes in
+    /// steps, because the allocator takes memory in large pieces and keeps it.
     pub(super) fn min_growth(self) -> f64 {
         match self {
             Basis::Blocks => 64.0,
@@ -57,7 +58,7 @@ impl Basis {
 /// The meaning of a peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeakKind {
-    /// The most that the job's own blocks took at once.
+    /// The high-water mark of the job's own blocks.
     Job,
     /// The highest known resident size of the process while the job ran.
     Resident,
@@ -128,7 +129,7 @@ pub struct RetainedPerRun {
     pub basis: Basis,
     /// Runs with a measurement.
     pub n_runs: u64,
-    /// The slope of the trend, or, if there are too few runs for one, the median. `None` if it is shared.
+    /// The slope of the trend, or, if there are too few runs for one, the median. `None` if `is_shared`.
     pub bytes: Option<i64>,
     pub trend: Option<Trend>,
     /// The processes grow, and their resident size cannot show whether this job or other work is the reason.
@@ -156,7 +157,7 @@ pub struct JobRow {
     pub peak_distribution: Option<Distribution>,
     pub seconds_distribution: Option<Distribution>,
     pub retained: Option<RetainedPerRun>,
-    /// The site to which most of the left (else of the peak) bytes of all runs belong, and these bytes.
+    /// The site with the most bytes that all runs left (if they left none, at the peak), and these bytes.
     pub site: Option<(String, u64)>,
     /// The most frequent error.
     pub error: Option<String>,
@@ -330,7 +331,7 @@ impl Group<'_> {
         (kind, values)
     }
 
-    /// All numbers are of one basis: the one that more runs have.
+    /// All numbers have the same basis: the one that most runs have.
     fn retained(&self) -> Option<RetainedPerRun> {
         let blocks = |run: &JobRun| run.numbers.retained_bytes.get();
         let n_blocks = self.iter().filter(|run| blocks(run).is_some()).count();
@@ -413,7 +414,7 @@ fn largest(numbers: FxHashMap<u32, u64>, texts: &[String]) -> Option<(u32, u64)>
     numbers.max_by(|a, b| a.1.cmp(&b.1).then_with(|| text(b.0).cmp(text(a.0))))
 }
 
-/// The memory limit of a process that must survive with this resident size.
+/// The memory limit to suggest for this resident size.
 fn limit_for(resident: u64) -> u64 {
     (resident + resident / 5).next_multiple_of(LIMIT_STEP)
 }

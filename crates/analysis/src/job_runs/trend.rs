@@ -1,20 +1,20 @@
 //! Decides whether a job leaks, from the bytes that each of its runs left.
 //!
-//! Memory is a state: a job that leaks nothing returns to the same level, a job that fills a cache reaches a new one, and a
-//! job that leaks rises for ever. So the series is the running sum of the bytes that the runs of one process left. Its
-//! second half is tested, when caches are filled:
+//! Memory is a state. A job that leaks nothing returns to the same level, a job that fills a cache reaches a new level,
+//! and a job that leaks rises for ever. So the series is the running sum of the bytes that the runs of one process
+//! left. Only its second half is tested, because caches are filled by then:
 //!
-//! - The slope is the median of the slopes between all pairs of points (Theil–Sen). One run that left much hardly moves it,
-//!   and steps of the allocator, which takes memory in pieces, do not hide it.
-//! - The confidence that it rises comes from the Mann–Kendall test, which counts the pairs that rise and those that fall. It
+//! - The slope is the median of the slopes between all pairs of points (Theil–Sen). One run that left much hardly
+//!   changes it. The allocator takes memory in large steps, which do not hide it.
+//! - The confidence that the series rises comes from the Mann–Kendall test, which counts rising and falling pairs. It
 //!   needs no assumption about the size of the steps.
 //!
-//! Pairs lie within one process, and the counts of all processes are added (as the seasonal Kendall test adds those of
-//! months), so short lives of many workers also count.
+//! Pairs lie within one process, and the counts of all processes are added, as the seasonal Kendall test adds the
+//! counts of months. So many workers with few runs each also count.
 
 /// A process with fewer runs is left out.
 pub const MIN_RUNS: usize = 8;
-/// The confidence from which growth is a leak.
+/// The minimum confidence at which growth is a leak.
 pub const MIN_CONFIDENCE: f64 = 0.95;
 /// Longer series are thinned out evenly: the number of pairs grows with the square.
 const MAX_POINTS: usize = 256;
@@ -49,12 +49,12 @@ pub struct Trend {
     pub verdict: Verdict,
     /// Bytes per run in the second half of the runs.
     pub slope: f64,
-    /// Probability, from 0 to 1, with which the second half would not rise as consistently by chance.
+    /// The probability, from 0 to 1, that chance alone would not make the second half rise this consistently.
     pub confidence: f64,
 }
 
 /// Returns the trend of a job. `processes` has, for each process, the bytes that each run left, in the order of time;
-/// growth below `min_bytes` over half of the runs is none. `None` if no process has enough runs.
+/// growth below `min_bytes` over half of the runs counts as none. `None` if no process has enough runs.
 pub fn trend(processes: &[Vec<i64>], min_bytes: f64) -> Option<Trend> {
     let long: Vec<&Vec<i64>> = processes
         .iter()
@@ -170,7 +170,7 @@ impl Kendall {
         if self.variance <= 0.0 {
             return 0.0;
         }
-        // One off towards zero, since the score moves in steps of two.
+        // Continuity correction: the score changes in steps of two.
         let z = (self.score - self.score.signum()) / self.variance.sqrt();
         normal(z)
     }

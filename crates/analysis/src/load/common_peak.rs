@@ -1,9 +1,9 @@
 //! The common peak of several processes: the moment at which the sum of their heaps was highest, and each site's share of it.
 //!
-//! Each process peaks at its own time, so the sum of the peaks is more than the machine ever held. The heaps are aligned by
-//! the wall-clock start of each recording. Within one clock unit the order of events of two processes is unknown; each
-//! process counts with its highest size in that unit. Otherwise the result is exact: where bins hide the moment, the captures
-//! are replayed again and recorded clock unit by clock unit, in the bins whose sums could be the highest.
+//! Each process peaks at its own time, so the sum of the peaks is more than the machine ever held. The heaps are
+//! aligned by the wall-clock start of each recording. Within one clock unit the order of events of two processes is
+//! unknown; each process counts with its highest size in that unit. Otherwise the result is exact. If bins hide the
+//! moment, the captures are replayed again, and the bins that may contain it are recorded by clock unit.
 //!
 //! A last replay up to the moment gives each site its share. It replaces [`heaptide_tally::Sums::peak`], so every view of the
 //! session shows the same moment. Some captures lack events before a checkpoint; if the moment may lie there, each process
@@ -71,7 +71,7 @@ fn find(
         .collect();
     for _ in 0..=MAX_REPLAYS {
         let mut sums = sums(&curves);
-        // The highest first; of equal ones the exact, and then the earliest.
+        // The highest sum first; among equal sums, exact ones before others, then the earliest.
         sums.sort_by_key(|sum| (Reverse((sum.bytes, sum.is_exact)), sum.unix_ns));
         let highest = sums.first()?;
         if highest.is_exact {
@@ -99,8 +99,8 @@ fn find(
     None
 }
 
-/// For each process, the spans that are not exact at these times, ascending: all of the first time, and those of further
-/// times as far as one replay can record them. `None` if events of the first time are missing.
+/// For each process, the inexact spans at these times, ascending. Includes all spans of the first time, and spans of
+/// further times as long as one replay can record them. `None` if events of the first time are missing.
 fn coarse_spans(
     processes: &[Process],
     curves: &[HeightCurve],

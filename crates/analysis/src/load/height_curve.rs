@@ -17,7 +17,7 @@ pub struct Step {
     pub is_exact: bool,
 }
 
-/// Ascending by time. The last step is the end of the process, at which it has no memory.
+/// Ascending by time. The last step is the end of the process and has no memory.
 pub struct HeightCurve {
     steps: Vec<Step>,
 }
@@ -42,7 +42,7 @@ impl HeightCurve {
                 break;
             }
             let (units, is_exact) = match units < span.start {
-                // Part of the step is before the span, so its highest size may be also.
+                // Part of the step lies before the span, and its highest size may lie there.
                 true => (span.start, is_exact && units >= after_last_event),
                 false => (units, is_exact),
             };
@@ -63,8 +63,8 @@ impl HeightCurve {
         }
     }
 
-    /// The step that applies at this time. If several begin at this time, which a clock without resolution causes, it is
-    /// the highest of them.
+    /// The step that applies at this time. If several begin then, because the clock is too coarse, it is the highest of
+    /// them.
     pub fn at(&self, unix_ns: u64) -> Option<Step> {
         let n_begun = self.steps.partition_point(|step| step.unix_ns <= unix_ns);
         let last = *self.steps.get(n_begun.checked_sub(1)?)?;
@@ -123,7 +123,7 @@ pub struct Sum {
     pub is_exact: bool,
 }
 
-/// The sums of all curves at each time at which one of them changes, ascending by time.
+/// The sums of all curves whenever one of them changes, ascending by time.
 pub fn sums(curves: &[HeightCurve]) -> Vec<Sum> {
     let mut changes: Vec<(u64, usize, usize)> = Vec::new();
     for (number, curve) in curves.iter().enumerate() {
@@ -154,7 +154,7 @@ pub fn sums(curves: &[HeightCurve]) -> Vec<Sum> {
             bytes: highest.0,
             is_exact: highest.1 == 0,
         });
-        // Of steps at the same time, the last one applies afterwards.
+        // If several steps have the same time, the last one applies from then on.
         for &(_, number, at) in same_time {
             let step = curves[number].steps[at];
             set(number, step.bytes, step.is_exact);

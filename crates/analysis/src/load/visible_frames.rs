@@ -1,6 +1,6 @@
 //! Decides which frames of a stack reports show, and resolves their names.
 //!
-//! Frames of the program and of libraries it called are visible. These are not: the profiler's own frames, the launcher
+//! Frames of the program and of libraries it called are visible. Hidden are the profiler's own frames, the launcher
 //! before them, and the interpreter's start-up. An example, from the root on:
 //!
 //! ```text
@@ -70,7 +70,8 @@ pub(crate) fn visible_frames(
         part: Part::Own,
     };
     let mut visible = vec![root];
-    // A possible launcher is one only if the profiler's own frames follow; until then it belongs to the program.
+    // For each stack, whether it may be a launcher. It is one if the profiler's own frames follow, else part of the
+    // program.
     let mut may_be_launcher = vec![true];
     let mut has_python = vec![false];
     // For each stack, the caller that a frame of the program would have there: the tracer's frames are left out.
@@ -90,8 +91,8 @@ pub(crate) fn visible_frames(
     let outer_functions = OuterFunctions::new(capture);
     // For each stack, the number of its frames if all are outer functions.
     let mut n_outer = vec![Some(0)];
-    // The outer functions of native frames with inlined functions, by stack.
-    let mut outer: Vec<(usize, Vec<LocationId>)> = Vec::new();
+    // The functions into which a native frame's innermost function was inlined, by stack.
+    let mut inlined_into: Vec<(usize, Vec<LocationId>)> = Vec::new();
     for (id, stack) in stacks.iter() {
         let parent = stack.parent.0 as usize;
         if let Some(module) = capture.registry.modules.get(&stack.frame.code) {
@@ -112,7 +113,7 @@ pub(crate) fn visible_frames(
             };
             let location = functions.pop();
             if !functions.is_empty() {
-                outer.push((visible.len(), functions));
+                inlined_into.push((visible.len(), functions));
             }
             let (parent_shown, location) = match is_tracers[parent] {
                 true => (0, Some(names.own_memory())),
@@ -125,7 +126,7 @@ pub(crate) fn visible_frames(
             });
             is_tracers.push(is_tracers[parent]);
             is_tracers_library.push(is_tracers_library[parent]);
-            // Native functions may lie between them.
+            // Native functions may lie between outer functions.
             n_outer.push(n_outer[parent]);
             caller_in_program.push(match is_tracers[parent] {
                 true => caller_in_program[parent],
@@ -151,12 +152,12 @@ pub(crate) fn visible_frames(
         may_be_launcher.push(follows_launcher && is_launcher);
         has_python.push(true);
         let is_hidden = filter.hide_imports && is_import_system(&at.file);
-        // Deeper in a stack, allocations of Heaptide's code for the program count for its caller.
+        // Deeper in a stack, allocations by Heaptide's code count for the frame of the program that called it.
         let is_visible = part == Part::Program && !is_own(&at.file) && !is_hidden;
-        // The standard library generates code without a file.
+        // Code that the standard library generates has no file.
         let is_library = is_tracers[parent]
             && (is_stdlib(&at.file) || is_tracers_library[parent] && &*at.file == "<string>");
-        // At the root, these frames are those of a worker that Heaptide runs, and the program is below them.
+        // At the root, these frames belong to a worker that Heaptide runs, and the program is below them.
         let is_tracer = part == Part::Program && (is_tracer(&at.file) || is_library);
         let n_before = n_outer[parent];
         n_outer.push(
@@ -190,7 +191,7 @@ pub(crate) fn visible_frames(
         });
     }
     hide_end_of_command(stacks, names, &mut visible);
-    for (at, functions) in outer {
+    for (at, functions) in inlined_into {
         if visible[at].location.is_some() {
             let part = visible[at].part;
             let mut parent = visible[at].parent;
@@ -209,7 +210,7 @@ pub(crate) fn visible_frames(
     (visible, n_frames as u64)
 }
 
-/// The code objects of the functions that the header leaves out.
+/// The outer functions that the header lists, and the capture with their code objects.
 struct OuterFunctions<'a> {
     functions: Vec<(i32, &'a str, &'a str)>,
     capture: &'a Capture,
@@ -229,7 +230,7 @@ impl<'a> OuterFunctions<'a> {
         }
     }
 
-    /// Whether this is the function after the first `n`.
+    /// Whether this frame is the outer function at index `n`.
     fn is_next(&self, n: usize, frame: Frame) -> bool {
         let code = self.capture.registry.codes.get(&frame.code);
         let function = self.functions.get(n).zip(code);

@@ -88,7 +88,7 @@ impl Diff {
         self.before.modes == self.after.modes
     }
 
-    /// The change of the whole in a measure.
+    /// The change of the total in a measure.
     pub fn whole(&self, measure: Measure) -> Change {
         Change {
             before: self.before.of(measure),

@@ -127,7 +127,7 @@ pub enum Owner {
     /// Installed packages, and native libraries that are not part of Python.
     Package,
     StandardLibrary,
-    /// The interpreter itself, and memory that no code asked for by name, such as arenas.
+    /// The interpreter itself, and memory that no line requested, such as arenas.
     Interpreter,
 }
 

@@ -19,9 +19,9 @@ pub struct JobSums {
     pub outcome: Outcome,
     /// The type of the exception; empty if there was none.
     pub error: String,
-    /// The job that surrounds it; 0 if there is none.
+    /// The number of the enclosing job; 0 if there is none.
     pub parent: u32,
-    /// Nanoseconds since 1970. A job that was running when the recording started has its own start.
+    /// Nanoseconds since 1970. It may lie before the start of the recording.
     pub began_unix_ns: u64,
     pub ended_unix_ns: Option<u64>,
     /// The recording started after the job, so some of its memory is missing.

@@ -22,7 +22,7 @@ pub struct Ledger {
     /// Resident pages of files and of shared memory.
     pub files_bytes: u64,
     pub own_bytes: u64,
-    /// The rest.
+    /// The part of the resident size that no other field explains.
     pub unexplained_bytes: u64,
     /// Live blocks that cannot be resident, because more was allocated than is resident: they were never touched, or are
     /// swapped out.

@@ -12,7 +12,7 @@ pub struct Live {
     pub command: Vec<String>,
     /// Since the recording began.
     pub elapsed_ns: u64,
-    /// Whether the recording has ended in order, so that these numbers are final.
+    /// Whether the recording has ended normally, so that these numbers are final.
     pub is_ended: bool,
     /// Alive on the heap.
     pub heap_bytes: u64,
@@ -59,7 +59,7 @@ pub struct LiveJob {
 pub struct LiveFunction {
     pub function: String,
     pub file: String,
-    /// By thread and job, without those in which it holds nothing.
+    /// By thread and job, without zeros.
     pub held: Vec<Held>,
 }
 

@@ -33,7 +33,7 @@ pub struct Quality {
     pub n_overlaps: u64,
     /// The largest size of mapped files at one time; not part of the heap.
     pub mapped_files_bytes: u64,
-    /// Whether a capture, of another profiler, has no totals but only the blocks at the peak and at the end.
+    /// Whether a capture of another profiler has no totals, only the blocks at the peak and at the end.
     pub lacks_totals: bool,
     pub arenas: PythonArenas,
     /// The moment of every number at the peak.
@@ -92,7 +92,7 @@ pub struct Stopped {
 impl Stopped {
     pub fn of(registry: &Registry) -> Option<Stopped> {
         let mark = registry.stopped.as_ref()?;
-        // If the file could only not be completed, nothing is missing.
+        // If only the completion of the file failed, nothing is missing.
         let is_incomplete = mark.n_dropped > 0 || registry.end.is_none_or(|end| mark.time < end);
         is_incomplete.then(|| Stopped {
             elapsed_ns: registry.elapsed_ns(mark.time),
@@ -133,7 +133,7 @@ pub struct ProcessSummary {
     /// The peak of this process alone.
     pub peak_bytes: u64,
     pub peak_unix_ns: u64,
-    /// Its share of the report's peak.
+    /// The bytes of this process at the peak of the report.
     pub at_peak_bytes: u64,
     pub live_bytes: u64,
     /// The largest resident size; `None` if none was sampled.

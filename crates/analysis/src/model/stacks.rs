@@ -54,7 +54,7 @@ pub struct ProcessStacks {
     /// At the peak of the report, and its nanoseconds after the start.
     pub peak: Amount,
     pub peak_elapsed_ns: u64,
-    /// The bytes of all sites at that moment, also those that a filter leaves out.
+    /// The bytes of all sites at that moment, including sites that a filter leaves out.
     pub whole_peak_bytes: u64,
     /// The peak of this process alone.
     pub own_peak_bytes: u64,

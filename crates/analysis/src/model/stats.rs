@@ -30,7 +30,7 @@ pub struct Stats {
     /// The most important first.
     pub findings: Vec<Finding>,
     pub quality: Quality,
-    /// Bytes and number of the leaked blocks, if allocators, locations and modules are those of leaked blocks.
+    /// Bytes and number of the leaked blocks, if allocators, locations and modules count leaked blocks only.
     pub leaked: Option<(u64, u64)>,
 }
 

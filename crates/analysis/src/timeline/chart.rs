@@ -106,8 +106,8 @@ fn identity(timeline: &Timeline, process: &Process) -> Identity {
     Identity::new(process.pid, header.host.as_deref().unwrap_or(""), &facts)
 }
 
-/// Whether every run begins before all earlier ones end. On one host, a run that follows another at once does not overlap:
-/// it is compared with the first, not added to it.
+/// Whether every run begins before all earlier ones end. On one host, a run that immediately follows another does not
+/// overlap: it is compared with the first, not added to it.
 fn overlap(runs: &[Named<'_>]) -> bool {
     let nodes: HashSet<_> = runs
         .iter()

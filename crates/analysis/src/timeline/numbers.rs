@@ -98,8 +98,8 @@ pub fn forecast(curve: &[Point], limit: u64) -> Option<f64> {
     Some((limit - last.bytes) as f64 / line.bytes_per_s)
 }
 
-/// The sum of all curves at every time at which one of them has a sample. A curve counts from its first sample until one
-/// mean interval after its last, so that the sum does not drop between two samples.
+/// The sum of all curves whenever one of them has a sample. A curve counts from its first sample until one mean
+/// interval after its last, so that the sum does not drop between two samples.
 pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
     let mut moments: Vec<(f64, usize, u64)> = Vec::new();
     for (which, curve) in curves.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Cuts the call tree to a number of frames, and merges the small rest below each node into one.
+//! Cuts the call tree to a number of frames, and merges the smaller frames below each node into one node.
 
 use heaptide_tally::{Lifetime, Lifetimes};
 use rustc_hash::FxHashMap;

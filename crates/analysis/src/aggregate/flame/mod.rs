@@ -67,7 +67,7 @@ impl<'a> FlameTree<'a> {
         let mut origins = Interner::default();
         let mut tree = WholeTree::new(&model);
         let n_bins = model.processes.iter().map(|process| process.lives.n_bins());
-        // All processes get as many bins as the one with the fewest.
+        // All processes get as many bins as the process with the fewest.
         let n_bins = n_bins.filter(|&n| n > 0).min().unwrap_or(0);
         for (process, first) in model.processes.iter().zip(first_thread) {
             let first_site = tree.n_sites();
@@ -147,8 +147,8 @@ impl<'a> FlameTree<'a> {
     }
 }
 
-/// Removes the text of lines that only the earlier side has: it was read from the later side's file, where the line may be
-/// a different one.
+/// Removes the source text of lines that only the earlier side has. The text comes from the later side's file, where
+/// that line number may hold different code.
 fn forget_old_lines(both: &mut Flame, n_before: usize) {
     let mut is_new = vec![false; both.locations.len()];
     for own in &both.own {
@@ -266,8 +266,8 @@ impl<T: Clone + Eq + std::hash::Hash> Interner<T> {
     }
 }
 
-/// Who wrote the files and native libraries of these locations. The sides of a comparison may lie in different folders, so
-/// a file is the user's if it is so in any process.
+/// Returns the owner of each file and native library of these locations. The two sides of a comparison may lie in
+/// different folders, so a file is user code if it is user code in any process.
 fn owners(
     session: &Session,
     model: &StackModel,

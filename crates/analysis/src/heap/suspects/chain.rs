@@ -1,7 +1,8 @@
-//! Chains: objects of which each holds the next one, such as linked lists, exceptions with their contexts and nested closures.
+//! Chains: sequences of objects, each of which holds the next, such as linked lists, nested closures and exceptions
+//! with their contexts.
 //!
-//! No link of a chain holds much besides the next link, so the search for the object below which no large branch is left
-//! would end far down in the chain and miss nearly all of it.
+//! Each link of a chain holds little besides the next link. The search for accumulation points would descend to the end
+//! of the chain and miss nearly all of it.
 
 use super::{Accumulation, Search};
 use crate::heap::graph::Bits;
@@ -10,7 +11,7 @@ use crate::heap::view::Heap;
 /// A path with fewer objects is no chain: attributes, dicts and containers that lead to the data.
 const MIN_LINKS: usize = 100;
 
-/// The objects that are known to be on a path too short for a chain.
+/// Objects at which no chain begins.
 pub(super) struct Chains {
     known: Bits,
 }
@@ -37,19 +38,20 @@ impl Search<'_> {
         }
         let links = self.links(object);
         if links.len() < MIN_LINKS {
-            // Each path is followed once, whatever its length.
+            // Remember the path, so that none is followed twice.
             for link in links {
                 chains.known.insert(link);
             }
             return false;
         }
-        // Objects of other kinds lead to the first link.
+        // The path may begin with objects of other kinds. The first link is the first object of the kind in the middle.
         let kind = self.heap.kinds.of(links[links.len() / 2]);
         let mut candidates = links.iter().copied();
         let first = candidates.find(|&link| self.heap.kinds.of(link) == kind);
         let first = first.unwrap_or(object);
         let last = links[links.len() - 1];
-        // The rest of the chain is small. Large branches, in contrast, are searched like all others.
+        // Large branches of the last link are searched separately. Without them, the chain includes all that the last
+        // link dominates.
         let has_branches = self.large_branches(last).next().is_some();
         let end = has_branches.then_some(last);
         if let Some(end) = end {
@@ -68,7 +70,7 @@ impl Search<'_> {
         true
     }
 
-    /// The objects from this one on, as long as each has one large branch and holds little besides it.
+    /// The path down from this object, as long as each object has one large branch and holds little besides it.
     fn links(&self, first: u32) -> Vec<u32> {
         let mut links = vec![first];
         let mut last = first;

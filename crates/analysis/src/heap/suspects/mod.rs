@@ -1,11 +1,11 @@
 //! Leak suspects: objects at which bytes accumulate, the kinds of the accumulated objects, their holders, and the shape of
 //! the leak.
 //!
-//! The search follows large branches of the dominator tree from the top down, to the object below which no large branch is
-//! left: its accumulation point. Small branches below a namespace or the top are grouped by kind, because objects held by
-//! several others have none of them as a dominator. A long chain, in which each link holds the next one, is one suspect at its
-//! first link: each link alone holds little. Program text has no weight (code, functions, types, docstrings), nor has
-//! the import system. With an earlier snapshot only new objects have weight.
+//! The search descends the dominator tree along large branches. An object below which no large branch is left is an
+//! accumulation point. Small branches below a namespace or the top are grouped by kind, because an object that several
+//! others hold has none of them as its dominator. A long chain, in which each link holds the next one, is one suspect
+//! at its first link: each link alone holds little. Program text (code, functions, types, docstrings) and the import
+//! system have no weight. With an earlier snapshot, only new objects have weight.
 
 mod chain;
 mod shape;
@@ -48,7 +48,7 @@ pub struct Suspect {
     pub sites: Vec<Site>,
 }
 
-/// The suspects, and the bytes they were searched in.
+/// The suspects, and the total bytes of the objects that were searched.
 #[derive(Clone, Debug)]
 pub struct Suspects {
     /// Bytes of all data, or of all new data.
@@ -56,11 +56,11 @@ pub struct Suspects {
     pub suspects: Vec<Suspect>,
 }
 
-/// A suspect holds at least this share of the bytes,
+/// The minimum share of the total bytes that a suspect holds.
 const MIN_SHARE: f64 = 0.02;
-/// and at least this many,
+/// The minimum bytes of a suspect.
 const MIN_BYTES: u64 = 64 << 10;
-/// or this many of the bytes that are new since an earlier snapshot.
+/// The minimum bytes of a suspect if only new objects have weight.
 const MIN_NEW_BYTES: u64 = 8 << 10;
 const N_PILES: usize = 3;
 const N_SITES: usize = 3;
@@ -83,7 +83,8 @@ struct Accumulation {
     bytes: u64,
     items: Vec<u32>,
     is_sole_holder: bool,
-    /// Whether the items are all objects of a chain. They hold each other, so each counts with its own weight only.
+    /// Whether the items are all objects of a chain. Links dominate later links, so each item counts with its own
+    /// weight only.
     is_chain: bool,
 }
 

@@ -4,7 +4,7 @@ use heaptide_capture::heap::{EdgeType, RootCategory};
 
 use super::{Accumulation, Search, is_interned_table};
 
-/// The way in which unwanted objects are kept alive.
+/// How unwanted objects are kept alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A container that a module, a class or an object refers to.
@@ -21,7 +21,7 @@ pub enum Shape {
     Frame,
     /// Interned strings, which the interpreter keeps.
     Interned,
-    /// Objects of which each refers to the next one, such as a linked list.
+    /// A sequence of objects, each of which refers to the next, such as a linked list.
     Chain,
 }
 

@@ -1,8 +1,8 @@
 //! Resolves native frames: the functions at an address of a library, including inlined ones.
 //!
-//! This happens when a report is made: first from the capture, if symbols were bundled; then from the library's own file and
-//! separate debug files, if their build IDs match the loaded library. A stripped library still has exported names; code
-//! between these is named after the address where its function begins.
+//! Symbols are resolved when a report is made: first from the capture, if they were bundled. Next come the library's
+//! own file and separate debug files, if their build IDs match the loaded library. A stripped library still has
+//! exported names; code between these is named after the address where its function begins.
 
 mod candidates;
 mod demangle;
