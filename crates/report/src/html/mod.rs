@@ -1,8 +1,8 @@
 //! Pages: one self-contained file each, without network requests.
 //!
-//! The pages are built from `web/` and committed under `web/dist`; this module replaces their placeholder with the data. The
-//! data is compressed and encoded in letters without meaning in HTML, so that nothing in a capture (a file name, a function
-//! name, an argument) can become markup. The page shows it only as text.
+//! The pages are built from `web/` and committed under `web/dist`; this module replaces their placeholder with the
+//! data. The data is compressed and encoded in base64. So nothing in a capture (a file name, a function name, an
+//! argument) can become markup. The page shows it only as text.
 
 pub mod heap;
 pub mod jobs;
@@ -109,7 +109,7 @@ fn fill(
 }
 
 /// Compresses the largest tree whose data fits in `max_bytes`. The size of a frame depends on names, threads and
-/// allocators, so the size is found by trial: a tree that is too large is cut again, in proportion.
+/// allocators, so the limit is found by trial. A tree that is too large is cut again, in proportion.
 fn fit(
     cut: &dyn Fn(FlameLimits) -> Flame,
     mut limits: FlameLimits,

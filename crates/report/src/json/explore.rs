@@ -129,7 +129,7 @@ fn kinds(exploration: &Exploration, diff: Option<&HeapDiff>) -> Value {
     Value::Array(rows)
 }
 
-/// The name of a kind on the page. Heapy's word for a plain dict says nothing to most readers.
+/// The name of a kind on the page. Most readers do not know heapy's name for a plain dict.
 fn label(kind: &str) -> &str {
     if kind == PLAIN_DICT { "dict" } else { kind }
 }

@@ -9,7 +9,7 @@ const BOX_LINE_GAP: f64 = 12.0;
 const LAYER_GAP: f64 = 16.0;
 const MAX_SLOPE: f64 = 9.0;
 const MAX_EXTRA: f64 = 110.0;
-/// The length for which an arrow is vertical at a box.
+/// The length of the vertical part of an arrow at a box.
 pub const STRAIGHT: f64 = 10.0;
 const N_SWEEPS: usize = 14;
 /// The factor by which the picture is wider than its widest layer requires. More room makes lines straighter.

@@ -44,7 +44,7 @@ pub const GAP: f64 = 22.0;
 pub const LABEL_GAP: f64 = 12.0;
 pub const LABEL_HEIGHT: f64 = 16.0;
 const BEND: f64 = 2.0;
-/// The width in which an arrow to a box of the same row turns back.
+/// The width of the turn of an arrow to a box of the same row.
 const TURN: f64 = 28.0;
 const N_SWEEPS: usize = 10;
 
@@ -264,7 +264,7 @@ impl Layers {
     fn uncross(&mut self) {
         let mut position = vec![0.0f64; self.slots.len()];
         for layer in &self.order {
-            note(layer, &mut position);
+            store_positions(layer, &mut position);
         }
         let mut best = self.order.clone();
         let mut fewest = self.n_crossings(&position);
@@ -296,7 +296,7 @@ impl Layers {
                 // The sort is stable: ties keep their order.
                 wanted.sort_by(|a, b| a.0.total_cmp(&b.0));
                 self.order[layer] = wanted.into_iter().map(|(_, slot)| slot).collect();
-                note(&self.order[layer], &mut position);
+                store_positions(&self.order[layer], &mut position);
             }
             let n = self.n_crossings(&position);
             if n < fewest {
@@ -331,7 +331,7 @@ impl Layers {
 }
 
 /// Positions from 0 to 1 for any number of slots, so that layers are comparable.
-fn note(layer: &[usize], position: &mut [f64]) {
+fn store_positions(layer: &[usize], position: &mut [f64]) {
     for (at, &slot) in layer.iter().enumerate() {
         position[slot] = (at as f64 + 0.5) / layer.len() as f64;
     }

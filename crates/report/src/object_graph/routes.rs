@@ -48,7 +48,7 @@ impl Part<'_> {
         let start = (ports[0], first_box.y + first_box.height);
         let mut steps = vec![Step::Straight(span(0).1)];
         if slot(0).layer == slot(last).layer {
-            // Down, around and up again, in the nearer half of its slot.
+            // The line goes down, turns and goes up again, in the nearer half of its slot.
             let middle = corner.0 + self.coordinates.x[route[1]];
             let reach = (slot(1).width / 4.0).min(10.0);
             let side = if ports[0] <= ports[1] { -reach } else { reach };

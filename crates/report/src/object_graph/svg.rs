@@ -98,7 +98,7 @@ fn write_arrow(
     let Some(line) = &layout.lines[number] else {
         return Ok(());
     };
-    // Lines that end next to each other come from different boxes, or go from one box to different ones.
+    // Two lines that end next to each other differ in at least one box, so they usually get different colours.
     let stroke = (arrow.from + arrow.to) % STROKES.len();
     let colour = STROKES[stroke].0;
     let end = |node: usize| graph.nodes[node].lines.join(" ");

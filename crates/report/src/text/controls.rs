@@ -52,7 +52,7 @@ fn push(out: &mut String, character: char) {
     }
 }
 
-/// A writer that escapes what passes through it. Bytes that are no UTF-8 become `\x9b`.
+/// A writer that escapes all text written to it. Bytes that are no UTF-8 become `\x9b`.
 pub struct Escaping<W: Write> {
     out: W,
     has_colours: bool,

@@ -1,4 +1,4 @@
-//! `heaptide diff`: the whole first, then the stacks that changed most.
+//! `heaptide diff`: the totals first, then the stacks that changed most.
 
 use std::io::{self, Write};
 

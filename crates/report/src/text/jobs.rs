@@ -18,7 +18,7 @@ pub struct Options<'a> {
     pub worker: &'a dyn Fn(u32) -> String,
 }
 
-/// Columns in the order in which a narrow terminal loses them: failed, p95, p50, time.
+/// The columns that a narrow terminal omits, in this order: failed, p95, p50, time.
 const DISPENSABLE: [usize; 4] = [2, 6, 5, 4];
 
 pub fn jobs(out: &mut dyn Write, table: &JobTable, options: &Options) -> io::Result<()> {
@@ -132,7 +132,7 @@ fn verdict(row: &JobRow) -> String {
     }
 }
 
-/// A confidence from 0 to 1, written as on the page of jobs. Nothing is certain.
+/// A confidence from 0 to 1, written as on the jobs page. It is never 100%.
 fn confidence(value: f64) -> String {
     match value {
         value if value >= 0.9995 => ">99.9%".to_owned(),

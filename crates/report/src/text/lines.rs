@@ -93,7 +93,7 @@ pub struct Options<'a> {
 
 /// Writes the file name, a heading, a rule, the lines, and two empty lines.
 pub fn lines(out: &mut dyn Write, table: &LineTable, options: &Options) -> io::Result<()> {
-    // Here and not only where it is printed, because Python programs also print it.
+    // Escaped here and not only when a command prints it, because Python programs also print it.
     let out = &mut Escaping::new(out, false);
     let columns = options.columns;
     let head = line(

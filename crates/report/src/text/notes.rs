@@ -9,7 +9,7 @@ use super::findings::seconds;
 use super::mode::modes;
 use crate::units::{binary_size, percent, size};
 
-/// Notes that every report must print before its numbers: captures that lack the rest of the run.
+/// Notes that every report must print before its numbers: captures whose recording failed before the end.
 pub fn incomplete(quality: &Quality) -> Vec<String> {
     let processes = quality.processes.iter();
     let stopped = processes.filter_map(|process| {
@@ -22,7 +22,7 @@ pub fn incomplete(quality: &Quality) -> Vec<String> {
     stopped.collect()
 }
 
-/// The sentence about a recording that failed; `until` is the time for which dropped events were counted.
+/// The sentence about a recording that failed; `until` names the end of the time whose dropped events were counted.
 pub fn missing_rest(stopped: &Stopped, until: &str) -> String {
     let dropped = match stopped.n_dropped {
         1 => "one event was dropped".to_owned(),
@@ -42,7 +42,7 @@ pub fn warnings(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// The warnings of a report that has printed those about incomplete captures: filters, sampling, loss, damage.
+/// All warnings except those about incomplete captures: filters, sampling, loss, damage.
 pub fn other_warnings(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if !quality.filters.is_empty() {
@@ -148,9 +148,7 @@ fn mode_changes(quality: &Quality) -> Vec<String> {
         );
         let turned_on = |pair: &[ModeInterval]| pair[1].mode.objects && !pair[0].mode.objects;
         if process.modes.windows(2).any(turned_on) {
-            note.push_str(
-                "; Python objects from before they were recorded do not count since then",
-            );
+            note.push_str("; objects created before Python objects were recorded are not counted");
         }
         notes.push(note);
     }
@@ -184,7 +182,7 @@ fn effect(reason: Lost) -> &'static str {
     }
 }
 
-/// The share of the heap from which on arenas are worth a note, and their least size: every program has a few.
+/// Arenas get a note from this share of the heap and this size on: every program has a few.
 const MIN_ARENA_SHARE: f64 = 0.2;
 const MIN_ARENA_BYTES: u64 = 4 << 20;
 
@@ -216,7 +214,7 @@ pub fn arenas_of(quality: &Quality, measure: Measure) -> Option<String> {
     }
 }
 
-/// Notes below a table or a tree of this measure, which [`incomplete`] captures precede.
+/// Notes below a table or a tree of this measure. Those about [`incomplete`] captures are printed above it.
 pub fn footer(quality: &Quality, measure: Measure) -> Vec<String> {
     let mut notes = other_warnings(quality);
     notes.extend(arenas_of(quality, measure));

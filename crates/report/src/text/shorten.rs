@@ -108,7 +108,8 @@ pub fn middle(text: &str, max: usize) -> String {
     format!("{before}{CUT}{after}")
 }
 
-/// The columns of a function name for which the file name is shortened: two functions of a file must stay distinct.
+/// A function name keeps this many columns, even if the file name must be cut: two functions of a file must stay
+/// distinct.
 const LEAST_FUNCTION: usize = 12;
 
 /// `function at file`: the file first loses its first folders; only then does the function lose its end.

@@ -11,7 +11,7 @@ pub struct Table {
     pub first_column: FirstColumn,
 }
 
-/// The way to show texts that are too long for the first column.
+/// How to show texts that are too long for the first column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstColumn {
     /// On several lines.

@@ -64,15 +64,15 @@ struct Guides {
     open: Vec<bool>,
 }
 
-/// Deeper nodes are indented by only this many levels and show their depth as a number: lines stay readable, and a report
-/// of a deep recursion does not grow with the square of its depth.
+/// Deeper nodes are indented by only this many levels and show their depth as a number. So lines stay readable, and the
+/// size of a report is linear in the depth of a recursion.
 const MAX_INDENTED: usize = 120;
 
 impl Guides {
     fn new(nodes: &[TreeNode]) -> Guides {
         let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
         let mut has_next = vec![false; nodes.len()];
-        // In reverse order: the depths at which another sibling follows.
+        // Nodes are visited in reverse order. By depth: whether another sibling follows.
         let mut follows: Vec<bool> = Vec::new();
         for (at, &depth) in depths.iter().enumerate().rev() {
             follows.resize((depth + 1).max(follows.len()), false);
@@ -98,7 +98,7 @@ impl Guides {
         let shown = depth.min(MAX_INDENTED);
         let lines = self.open[depth + 1 - shown..depth].iter();
         let mut text: String = lines
-            .map(|&goes_on| if goes_on { "│   " } else { "    " })
+            .map(|&continues| if continues { "│   " } else { "    " })
             .collect();
         if depth > MAX_INDENTED {
             text += &format!("[{depth}] ");

@@ -14,7 +14,7 @@ const GUTTER: usize = 9;
 const MIN_WIDTH: usize = 30;
 const MIN_HEIGHT: usize = 4;
 const MAX_CALL_ROWS: usize = 12;
-/// Of the 16 standard colours; the first is for the first curve.
+/// Codes of standard colours; the first is for the first curve.
 const COLOURS: [u8; 8] = [36, 33, 32, 35, 34, 96, 93, 92];
 const RED: u8 = 31;
 

@@ -36,8 +36,8 @@ pub fn write(model: &StackModel, out: &mut dyn Write) -> io::Result<()> {
 /// Larger than any process ID.
 const MAX_PIDS: u64 = 1 << 22;
 
-/// The number of each process in the trace: its ID, or another number if an earlier process has the same ID, because
-/// viewers would draw both as one.
+/// The number of each process in the trace. It is the process ID, unless an earlier process has the same ID: viewers
+/// would draw both as one.
 fn numbers(processes: &[ProcessSummary]) -> Vec<u64> {
     let mut known: Vec<(&str, u64)> = Vec::new();
     for process in processes {

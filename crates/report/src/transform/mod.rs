@@ -1,7 +1,7 @@
 //! Exports: the same numbers in the formats of other tools, one file for each format.
 //!
 //! [`formats`] lists them. `merged` sums the stacks of one measure, in depth-first order as flame graphs expect them.
-//! `lines` writes JSON that is long but flat. `docs/reference/exports.md` describes what each format holds and lacks.
+//! `lines` writes JSON that is long but flat. `docs/reference/exports.md` describes the content of each format.
 
 mod chrome;
 mod collapsed;
