@@ -1,8 +1,8 @@
 //! A file with all allocations: its events, as chunks of operations.
 //!
-//! The file is read twice. Opening it reads the metadata, because code objects and threads lie between the events, and counts
-//! the events for the progress bar. A replay collects [`WINDOW_OPS`] events, one chunk per thread, and then passes them on in
-//! turns:
+//! The file is read twice. Opening it reads the metadata, because code objects and threads lie between the events, and
+//! counts the events for the progress bar. A replay collects [`WINDOW_OPS`] events, one chunk per thread, and then
+//! passes them to the sink in turns:
 //!
 //! ```text
 //! file      1: a a push a   2: b b   1: pop a   2: b
@@ -122,7 +122,7 @@ impl ForeignEvents for AllEvents {
             }
             Next::Read
         });
-        // It is empty if the sink broke.
+        // The window is empty if the sink stopped the replay.
         let _ = window.flush(on_progress, sink);
         damage.into_iter().collect()
     }

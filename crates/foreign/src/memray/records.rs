@@ -92,7 +92,7 @@ pub enum Record<'a> {
     Other,
 }
 
-/// The way to continue after a record.
+/// How to continue after a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     Read,
