@@ -249,8 +249,8 @@ impl Reader {
         is_whole.then_some(())
     }
 
-    /// Restores the omitted samples before `time_s`, in which nothing changed. During a longer gap than a recorder leaves,
-    /// there were no samples.
+    /// Restores the samples before `time_s` that were omitted because nothing changed. During a longer gap than a
+    /// recorder leaves, there were no samples.
     fn hold_until(&mut self, time_s: f64) {
         let Some(last_s) = self.last_s else { return };
         let interval_s = self.timeline.header.interval_s.max(CLOSEST_S);

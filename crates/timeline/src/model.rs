@@ -63,7 +63,7 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub resident: u64,
-    /// These three are expensive and read less often.
+    /// Like the next two sizes, expensive and read less often.
     pub proportional: Option<u64>,
     pub unique: Option<u64>,
     pub swap: Option<u64>,
@@ -122,9 +122,9 @@ pub struct Call {
 pub enum Ending {
     Exit(i32),
     Signal(i32),
-    /// It ended, and its exit status is known only to its parent.
+    /// The program ended, and its exit status is known only to its parent.
     Unknown,
-    /// It continued after the recording.
+    /// The program continued after the recording.
     StillRunning,
 }
 
@@ -134,7 +134,7 @@ pub struct Timeline {
     pub header: Header,
     /// The main curve: the sum of all processes, or the curve that mprof wrote.
     pub total: Vec<Point>,
-    /// In files of mprof without the first one, which is only in the total.
+    /// In a file of mprof, the first process is only in the total and not in this list.
     pub processes: Vec<Process>,
     /// Usage of the control group that the run was in.
     pub group: Vec<Point>,

@@ -31,7 +31,7 @@ pub fn header(line: &mut String, header: &Header) {
     let _ = writeln!(line, "{PREFIX}backend {}", header.backend.name());
 }
 
-/// `wanted` says whether to sum all processes, and whether to write a line for each child.
+/// `wanted`: whether to sum all processes, and whether to write a line for each child.
 pub fn tick(
     line: &mut String,
     limit: &mut Option<Option<u64>>,

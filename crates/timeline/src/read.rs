@@ -22,7 +22,7 @@ pub enum ReadError {
     Newer {
         path: PathBuf,
         format: String,
-        /// The version of Heaptide that wrote it; `None` if the file does not say.
+        /// The version of Heaptide that wrote it; `None` if the file does not contain it.
         written_by: Option<String>,
     },
 }

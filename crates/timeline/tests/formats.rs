@@ -88,7 +88,7 @@ fn written(format: Format) -> Vec<u8> {
     bytes
 }
 
-/// One process with the same size for six samples and then more, like its control group, and a child that ends meanwhile.
+/// One process keeps its size for six samples and then grows, like its control group. A child ends in between.
 fn with_silence() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut recorder = Recorder::begin(&mut bytes, Format::Heaptide, header())
@@ -142,7 +142,7 @@ fn samples_without_changes_are_restored_by_the_reader() {
         .collect();
     assert_eq!(group, [900, 900, 900, 900, 900, 900, 1500, 1500, 1500]);
     assert!((timeline.group[5].time_s - START - 0.5).abs() < 0.001);
-    // Its curve is flat until it grows.
+    // The curve of the process is flat until it grows.
     let root = &timeline.processes[0].samples;
     let before = root
         .iter()
@@ -213,7 +213,7 @@ fn mprof_format_has_the_lines_that_mprof_reads() {
         ]
     );
     assert!(lines.contains(&"FUNC job.load 1.0000 1794786898.5500 2.0000 1794786898.7500 1"));
-    // Its reader divides each line at the first blank.
+    // mprof's reader divides each line at the first blank.
     assert!(text.lines().all(|line| line.contains(' ')));
     let timeline = parsed(text.as_bytes());
     assert_eq!(total(&timeline), [100, 460, 460, 60]);
