@@ -1,7 +1,7 @@
 //! The control group of a run: its usage, its limit, and its out-of-memory kills. Versions 1 and 2.
 //!
-//! Of all groups from the run's own up to the root, the one with the smallest limit is used, because that limit kills the
-//! run. Without any limit it is the run's own group, unless that is the whole machine.
+//! Among the run's own group and all its ancestors, the group with the smallest limit is used, because that limit kills
+//! the run. Without any limit it is the run's own group, unless that is the whole machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};

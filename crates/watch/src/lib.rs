@@ -2,8 +2,8 @@
 //!
 //! Nothing here enters another process. Sizes come from `/proc`: cheap ones at every tick, expensive ones as often as
 //! [`budget`] allows. In reading order: [`watch()`] is the loop, [`program`] starts the program and forwards signals,
-//! [`tree`] finds its processes, [`cgroup`] reads their control group, [`functions`] reads the calls that the decorator
-//! wrote, [`samples`] samples one process for Python callers, and [`node`] identifies this process within a larger run.
+//! [`tree`] finds its processes. [`cgroup`] reads their control group, [`functions`] the calls that the decorator
+//! wrote. [`samples`] samples one process for Python callers, and [`node`] identifies this process within a larger run.
 //! All unsafe code is in `sys`: calls to the C library for signals, waiting and local time.
 
 pub mod budget;

@@ -26,7 +26,7 @@ const LOCAL_SIZES: [&str; 6] = [
     "PALS_LOCAL_SIZE",
     "JSM_NAMESPACE_LOCAL_SIZE",
 ];
-/// The folder for the files of such a run; the working directory by default.
+/// Variables with the folder for the files of a run; the working directory by default.
 const FOLDERS: [&str; 2] = ["HEAPTIDE_OUT", "COMPSS_WORKER_PROFILE_PATH"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Node {
         self.rank == Some(0)
     }
 
-    /// Returns the path of this process's own file where all processes of a run are given the same path: ranks that share a
+    /// Returns the path of this process's own file. All processes of a run get the same `path`, so ranks that share a
     /// host add their number before the extension.
     pub fn own_path(&self, path: &Path) -> PathBuf {
         let Some(rank) = self.rank.filter(|_| self.n_on_host != Some(1)) else {

@@ -8,7 +8,7 @@ use std::ptr;
 use std::time::Duration;
 
 /// Signals that are forwarded to the program.
-const PASSED_ON: [i32; 11] = [
+const FORWARDED: [i32; 11] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -51,7 +51,7 @@ impl HeldSignals {
         // of the calls can fail with these arguments.
         unsafe {
             libc::sigemptyset(held.as_mut_ptr());
-            for signal in PASSED_ON.into_iter().chain([libc::SIGCHLD, libc::SIGCONT]) {
+            for signal in FORWARDED.into_iter().chain([libc::SIGCHLD, libc::SIGCONT]) {
                 libc::sigaddset(held.as_mut_ptr(), signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, held.as_ptr(), before.as_mut_ptr());

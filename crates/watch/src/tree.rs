@@ -1,8 +1,8 @@
 //! The processes of a run: the program and its descendants, also after their parents have ended.
 //!
-//! Finding new processes requires a listing of all processes of the machine. It is done only if a process was created since
-//! the last listing, and within a budget. Known processes are read from files that stay open: an open file belongs to the
-//! process and not to its pid, so a reused pid cannot be mistaken for it.
+//! Finding new processes requires a listing of all processes of the machine. It is done only if a process was created
+//! since the last listing, and within a budget. Known processes are read from files that stay open. An open file
+//! belongs to the process and not to its pid, so a reused pid causes no confusion.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const FINDING_SHARE: f64 = 0.003;
 const EXPENSIVE_SHARE: f64 = 0.004;
 /// The share if the expensive sizes were requested.
 const REQUESTED_SHARE: f64 = 0.01;
-/// For a new process the requested sizes are read at once, unless this much is owed for earlier samples.
+/// The requested sizes of a new process are read immediately, unless earlier samples exceeded the budget by this much.
 const MAX_OWED: Duration = Duration::from_secs(1);
 /// After this time, the rest of a round of many large processes is read at the next tick.
 const MAX_AT_ONCE: Duration = Duration::from_millis(40);
@@ -40,13 +40,13 @@ pub struct Member {
     statm: Option<KeptFile>,
     n_samples: u32,
     expensive_at: Option<Instant>,
-    /// It belongs to another user and was counted in [`Tree::n_closed`].
-    is_closed: bool,
+    /// It belongs to another user and was counted in [`Tree::n_of_other_users`].
+    is_of_other_user: bool,
 }
 
 /// Changes since the last sample.
 #[derive(Default)]
-pub struct News {
+pub struct Changes {
     /// Numbers of processes that are new or have a new name.
     pub named: Vec<usize>,
     pub ended: Vec<usize>,
@@ -64,22 +64,22 @@ pub struct Tree {
     loadavg: Option<KeptFile>,
     last_pid: Option<u64>,
     finding: Budget,
-    dear: Budget,
+    expensive_budget: Budget,
     /// The expensive sizes were requested. They are read for all processes together: a page that one process no longer
-    /// shares counts for another, so a sum of different moments would be wrong.
-    is_dear_wanted: bool,
+    /// shares counts for another, so sizes of different moments cannot be summed.
+    is_expensive_requested: bool,
     /// Start of the unfinished round.
     round: Option<Instant>,
     page_len: u64,
     hide: Hide,
-    /// Number of processes of other users, of which only the resident size is readable.
-    pub n_closed: usize,
+    /// Number of processes of other users. Only their resident size is readable.
+    pub n_of_other_users: usize,
 }
 
 impl Tree {
-    /// `before` are the processes that existed when the program started and cannot be its descendants. If it is empty, the
-    /// program was already running: its group and session may contain processes that it did not start, so they are not
-    /// used to find descendants. Returns `None` if there is no such process.
+    /// `before` are the processes that existed when the program started and cannot be its descendants. If it is empty,
+    /// the program was already running. Then its group and session may contain processes that it did not start, so they
+    /// are not used to find descendants. Returns `None` if there is no such process.
     pub fn new(root: u32, before: Vec<u32>, backend: Backend, hide: Hide) -> Option<Tree> {
         let stat = Stat::of(root)?;
         let mut tree = Tree {
@@ -93,14 +93,14 @@ impl Tree {
             loadavg: KeptFile::loadavg().ok(),
             last_pid: None,
             finding: Budget::new(FINDING_SHARE),
-            dear: Budget::new(match backend {
+            expensive_budget: Budget::new(match backend {
                 Backend::Rss => EXPENSIVE_SHARE,
                 Backend::Pss | Backend::Uss => REQUESTED_SHARE,
             }),
-            is_dear_wanted: backend != Backend::Rss,
+            is_expensive_requested: backend != Backend::Rss,
             round: None,
             page_len: sys::page_len(),
-            n_closed: 0,
+            n_of_other_users: 0,
         };
         tree.add(root, stat);
         Some(tree)
@@ -108,29 +108,29 @@ impl Tree {
 
     /// Reads the requested sizes for every sample, without a limit on the time it takes.
     pub fn without_budget(mut self) -> Tree {
-        if self.is_dear_wanted {
-            self.dear = Budget::new(f64::INFINITY);
+        if self.is_expensive_requested {
+            self.expensive_budget = Budget::new(f64::INFINITY);
         }
         self
     }
 
     /// Samples all processes once.
-    pub fn sample(&mut self, now: Instant) -> News {
-        let mut news = News::default();
+    pub fn sample(&mut self, now: Instant) -> Changes {
+        let mut changes = Changes::default();
         if self.finding.allows(now) && self.may_have_new_processes() {
             let before = sys::cpu_time();
             self.find();
             self.finding
                 .pay(now, sys::cpu_time().saturating_sub(before));
         }
-        self.read_sizes(&mut news);
-        self.read_names(&mut news);
-        if self.is_dear_wanted {
+        self.read_sizes(&mut changes);
+        self.read_names(&mut changes);
+        if self.is_expensive_requested {
             self.read_round(now);
         } else {
             self.read_expensive(now);
         }
-        news
+        changes
     }
 
     fn may_have_new_processes(&mut self) -> bool {
@@ -192,7 +192,7 @@ impl Tree {
             statm: keeps.then(|| KeptFile::statm(pid).ok()).flatten(),
             n_samples: 0,
             expensive_at: None,
-            is_closed: false,
+            is_of_other_user: false,
         });
         self.n_ever += 1;
     }
@@ -200,7 +200,7 @@ impl Tree {
     /// Until its sizes are read, a process counts with its resident size. A forked child shares all its pages with its
     /// parent, where they are already counted.
     fn first_memory(&self, is_fork: bool) -> Memory {
-        let shared = (is_fork && self.is_dear_wanted).then_some(0);
+        let shared = (is_fork && self.is_expensive_requested).then_some(0);
         Memory {
             proportional: shared,
             unique: shared,
@@ -209,7 +209,7 @@ impl Tree {
         }
     }
 
-    fn read_sizes(&mut self, news: &mut News) {
+    fn read_sizes(&mut self, changes: &mut Changes) {
         let page_len = self.page_len;
         self.members.retain_mut(|member| {
             let pages = member.resident_pages();
@@ -218,14 +218,14 @@ impl Tree {
                     member.memory.resident = pages * page_len;
                     member.n_samples += 1;
                     if member.n_samples == 1 {
-                        news.named.push(member.number);
+                        changes.named.push(member.number);
                     }
                     true
                 }
                 _ => {
                     // A process that was never seen alive was never recorded.
                     if member.n_samples > 0 {
-                        news.ended.push(member.number);
+                        changes.ended.push(member.number);
                     }
                     false
                 }
@@ -233,7 +233,7 @@ impl Tree {
         });
     }
 
-    fn read_names(&mut self, news: &mut News) {
+    fn read_names(&mut self, changes: &mut Changes) {
         for member in &mut self.members {
             if !NAME_SAMPLES.contains(&member.n_samples) || member.n_samples == 1 {
                 continue;
@@ -244,15 +244,15 @@ impl Tree {
             let command = command_of(member.pid, self.hide).unwrap_or_default();
             if (&stat.name, &command) != (&member.name, &member.command) {
                 (member.name, member.command) = (stat.name, command);
-                news.named.push(member.number);
+                changes.named.push(member.number);
             }
         }
     }
 
-    /// Orders by the time of the last reading, oldest first; unread processes come first.
+    /// Reads the expensive sizes of the processes whose sizes are oldest, as long as the budget allows it.
     fn read_expensive(&mut self, now: Instant) {
         for _ in 0..self.members.len() {
-            if !self.dear.allows(now) {
+            if !self.expensive_budget.allows(now) {
                 return;
             }
             let Some(member) = self
@@ -266,8 +266,9 @@ impl Tree {
                 return;
             }
             let before = sys::cpu_time();
-            self.n_closed += usize::from(member.read_expensive(now));
-            self.dear.pay(now, sys::cpu_time().saturating_sub(before));
+            self.n_of_other_users += usize::from(member.read_expensive(now));
+            self.expensive_budget
+                .pay(now, sys::cpu_time().saturating_sub(before));
         }
     }
 
@@ -277,7 +278,8 @@ impl Tree {
             .members
             .iter()
             .any(|member| member.expensive_at.is_none());
-        let is_due = self.dear.allows(now) || somebody_is_new && self.dear.owed(now) < MAX_OWED;
+        let is_due = self.expensive_budget.allows(now)
+            || somebody_is_new && self.expensive_budget.owed(now) < MAX_OWED;
         if self.round.is_none() && !is_due {
             return;
         }
@@ -294,13 +296,13 @@ impl Tree {
                 is_whole = false;
                 break;
             }
-            self.n_closed += usize::from(member.read_expensive(now));
+            self.n_of_other_users += usize::from(member.read_expensive(now));
             cost = sys::cpu_time().saturating_sub(before);
         }
         if is_whole {
             self.round = None;
         }
-        self.dear.pay(now, cost);
+        self.expensive_budget.pay(now, cost);
     }
 
     /// Returns whether the program itself still exists.
@@ -321,8 +323,8 @@ impl Member {
             self.memory.swap = Some(rollup.swapped);
             return false;
         }
-        let is_found = !self.is_closed && procfs::is_rollup_forbidden(self.pid);
-        self.is_closed |= is_found;
+        let is_found = !self.is_of_other_user && procfs::is_rollup_forbidden(self.pid);
+        self.is_of_other_user |= is_found;
         is_found
     }
 

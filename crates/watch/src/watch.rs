@@ -52,7 +52,7 @@ pub struct Plan {
     pub groups: PathBuf,
     /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
     pub membership: Option<String>,
-    /// The header that the file has. [`Target::describe`] fills in what depends on the target.
+    /// The header that the file has. [`Target::describe`] fills in the fields that depend on the target.
     pub header: Header,
     pub hide: Hide,
 }
@@ -132,13 +132,13 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
             break ending;
         }
     };
-    session.make_up(root, &mut out);
+    session.add_missing_sample(root, &mut out);
     for call in functions.finish() {
         out.write(|recorder| recorder.call(&call));
     }
     let n_oom_kills = session.n_oom_kills(ending);
     out.write(|recorder| recorder.finish(unix_seconds(), ending, n_oom_kills));
-    // Not earlier: the recording is over, but the program may run for hours.
+    // Waits only now: the recording is over, but the program may run for hours.
     let ending = match (&mut watched, ending) {
         (Watched::Program(program), Ending::StillRunning) => {
             program.wait_until(None).unwrap_or(Ending::Exit(0))
@@ -151,7 +151,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         peak_bytes: session.peak_bytes,
         n_resident_only: match session.header.backend {
             Backend::Rss => 0,
-            Backend::Pss | Backend::Uss => session.tree.map_or(0, |tree| tree.n_closed),
+            Backend::Pss | Backend::Uss => session.tree.map_or(0, |tree| tree.n_of_other_users),
         },
         write_error: out.error,
     })
@@ -197,12 +197,12 @@ impl Session {
             }
         }
         let Some(tree) = &mut self.tree else { return };
-        let news = tree.sample(now);
+        let changes = tree.sample(now);
         let time_s = unix_seconds();
-        for number in news.ended {
+        for number in changes.ended {
             out.write(|recorder| recorder.ended(time_s, number));
         }
-        for number in news.named {
+        for number in changes.named {
             let Some(member) = tree.members.iter().find(|member| member.number == number) else {
                 continue;
             };
@@ -239,7 +239,7 @@ impl Session {
     }
 
     /// Adds a sample of 0 bytes for a program that ended before the first sample.
-    fn make_up(&self, root: u32, out: &mut Writing) {
+    fn add_missing_sample(&self, root: u32, out: &mut Writing) {
         if self.n_ticks > 0 {
             return;
         }
