@@ -1,6 +1,6 @@
 //! A program or library in another process's memory, and the addresses of its exported functions.
 //!
-//! It reads the memory, not the file: the file may have been replaced, or may be in another namespace.
+//! This module reads the memory, not the file: the file may have been replaced, or may be in another namespace.
 
 use std::io;
 

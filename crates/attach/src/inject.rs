@@ -111,7 +111,7 @@ fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<
     let libc = &target.libc;
     let data_len = ((TEXT_AT + text.len() + 1) as u64).next_multiple_of(PAGE);
     let len = data_len + PAGE;
-    // One call for writable and executable memory: a second call would pause the thread longer, and a policy that forbids
+    // One call for writable and executable memory: a second call would pause the thread longer. A policy that forbids
     // such memory also forbids making it executable later.
     let rights = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
     let map_flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;

@@ -1,9 +1,10 @@
 //! Makes a running process execute Python source code.
 //!
-//! In reading order: [`visit`] is the whole procedure; [`preflight`] checks whether a process can be entered and refuses with
-//! one sentence; [`shared_folder`] is a folder that both processes can reach. The code enters by [`remote_execution`] (Python
-//! 3.14 and later) or by `inject`: a thread that is stopped at a safe point (`safe_point`) starts another one (`tracee`).
-//! All code that touches another process's memory is in this crate. It does not know what the Python code does.
+//! In reading order: [`visit`] is the whole procedure. [`preflight`] checks whether a process can be entered, and
+//! refuses with one sentence. [`shared_folder`] is a folder that both processes can reach. The code enters by
+//! [`remote_execution`] (Python 3.14 and later) or by `inject`: a thread that is stopped at a safe point (`safe_point`)
+//! starts another one (`tracee`). All code that touches another process's memory is in this crate. It does not know
+//! what the Python code does.
 
 pub mod image;
 pub mod interpreter;

@@ -1,5 +1,5 @@
-//! Remote execution (PEP 768) of Python 3.14 and later: the path of a script is written into the state of the main thread,
-//! which runs it at its next safe point. No thread is stopped.
+//! Remote execution (PEP 768) of Python 3.14 and later. The path of a script is written into the state of the main
+//! thread, which runs the script at its next safe point. No thread is stopped.
 //!
 //! The interpreter publishes the offsets at the start of `_PyRuntime`. The layout of that table is known for 3.14 and 3.15
 //! and fixed within a minor version. Other versions are entered by the injector.

@@ -1,7 +1,7 @@
 //! Safe points. At a safe point, a thread can start another one: it holds no lock of the C library or the dynamic linker.
 //!
-//! There are two: inside the function that evaluates Python code, and inside a blocking system call made by the C library
-//! itself. A thread at any other point is continued and tried again.
+//! There are two sorts: inside the function that evaluates Python code, and inside a blocking system call made by the C
+//! library itself. A thread at any other point is continued and tried again.
 
 use heaptide_procfs as procfs;
 

@@ -25,8 +25,8 @@ const MAX_ANSWER: u64 = 64 << 10;
 
 /// A folder that is removed with its content when this is dropped, unless it is kept.
 ///
-/// It belongs to this process's user until [`SharedFolder::hand_over`]. Everything in it is reached through a descriptor that
-/// was opened when it was made, so the owner of the target cannot replace it.
+/// The folder belongs to this process's user until [`SharedFolder::hand_over`]. Its files are opened through a
+/// descriptor from its creation, so the owner of the target cannot replace the folder.
 pub struct SharedFolder {
     /// Its path, as the target sees it.
     pub path: PathBuf,

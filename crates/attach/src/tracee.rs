@@ -1,7 +1,7 @@
 //! Stops one thread of another process, makes it call functions, and restores it. x86-64 only.
 //!
-//! A thread that is stopped inside a system call continues the call if its registers are restored exactly, `orig_rax`
-//! included: the kernel checks them on return and restarts the call as it would have without the stop.
+//! A thread that is stopped inside a system call continues the call if its registers, including `orig_rax`, are
+//! restored exactly. The kernel checks them on return and restarts the call.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -326,8 +326,8 @@ impl Caller<'_> {
     }
 }
 
-/// Waits for SIGCHLD, or for a short time. The kernel schedules a process that wakes up before those that compute. The
-/// signal is blocked, like all signals while a thread is stopped.
+/// Waits for SIGCHLD, or for a short time. A wait is better than a loop: the kernel schedules a process that wakes up
+/// before processes that compute. The signal is blocked, like all signals while a thread is stopped.
 fn wait_for_child_event() {
     const MOMENT: libc::timespec = libc::timespec {
         tv_sec: 0,

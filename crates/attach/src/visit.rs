@@ -43,7 +43,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 pub struct RecordingRequest {
     /// Final path of the capture, as this process sees it.
     pub home: PathBuf,
-    /// The process records directly into that file; otherwise into the shared folder, from which it is fetched.
+    /// Whether the process records directly into that file. Otherwise it records into the shared folder, and the file
+    /// is fetched.
     pub is_direct: bool,
     pub overwrite: bool,
     pub objects: bool,
@@ -75,7 +76,8 @@ pub struct VisitResult {
 pub struct HeapRequest {
     /// Final path of the snapshot, as this process sees it.
     pub home: PathBuf,
-    /// The process writes directly into that file; otherwise into the shared folder, from which it is fetched.
+    /// Whether the process writes directly into that file. Otherwise it writes into the shared folder, and the file is
+    /// fetched.
     pub is_direct: bool,
     pub overwrite: bool,
     /// Includes previews of values.
@@ -121,8 +123,8 @@ pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, 
     )
 }
 
-/// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file: at `home`, or
-/// under the given name in the shared folder, from which the caller fetches it.
+/// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file. The file
+/// is at `home`, or in the shared folder under the given name, and the caller fetches it from there.
 fn visit_with_package(
     target: &Target,
     mut arguments: Arguments,
@@ -218,8 +220,8 @@ fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration,
             if is_taken(target, shared, timeout)? {
                 return Ok(Duration::ZERO);
             }
-            // The main thread is blocked, so withdraw the request. If that is too late, the thread has accepted it and only
-            // waits for the GIL: injecting now would remove the script that the thread is about to run.
+            // The main thread is blocked, so withdraw the request. If that is too late, the thread has accepted it and
+            // only waits for the GIL. Injecting now would remove the script that the thread is about to run.
             if !remote.withdraw()? && is_taken(target, shared, START_TIMEOUT)? {
                 return Ok(Duration::ZERO);
             }
@@ -242,7 +244,7 @@ fn inject(target: &Target, _: &str) -> Result<Duration, Refusal> {
     })
 }
 
-/// Remote execution runs on the main thread, whose work must not be delayed and may be recorded. So the script only starts
+/// Remote execution runs on the main thread, which must not be delayed and may be recorded. So the script only starts
 /// another thread, which reads the code.
 fn on_own_thread(text: &Path) -> String {
     // If the file is gone, the visit has ended without this thread.
