@@ -14,7 +14,7 @@ pub struct Config {
     pub directory: PathBuf,
     /// The folder with the sockets of the program's processes.
     pub group: PathBuf,
-    /// The name of the run, which also processes of other hosts have.
+    /// The name of the run, shared by its processes on other hosts.
     pub run: String,
     /// The folder of the run, in the folder for sessions.
     pub run_folder: PathBuf,

@@ -40,7 +40,7 @@ pub(crate) fn memray(
         Ok(captures) => captures,
         Err(response) => return *response,
     };
-    // memray's files hold one process. The captures of its children come after the one of the process that was started.
+    // memray's files hold one process. The first capture is that of the process that was started; its children follow.
     let capture = captures[0];
     let is_running = session.is_running();
     let stored = if is_running {
@@ -59,7 +59,7 @@ pub(crate) fn memray(
                 Err(failure) => return failure.response(),
             };
             if let Some(path) = stored_path(capture).filter(|_| !is_running) {
-                // Without room for it, the next request converts again.
+                // If the file cannot be stored, the next request converts again.
                 let _ = store(&mut file, &path);
             }
             (file, length)

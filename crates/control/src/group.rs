@@ -5,7 +5,8 @@
 //!                        │        └ the process
 //!                        └ the run: its name, or by default PID and start time of its first process
 //! ```
-//! Only the user can access the folder, which also holds the created token. Any process that finds the socket of an ended process removes it.
+//! Only the user can access the folder, which also holds the created token. Any process that finds the socket of an
+//! ended process removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

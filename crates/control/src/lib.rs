@@ -2,9 +2,9 @@
 //!
 //! The path of a request, file by file: `server` (a listener on its own thread) → [`request`] (parses the bytes) →
 //! [`peer`] (the user who sent it) → `handler` → [`routes`] (the table of routes) → [`security`] (access control) →
-//! `handler/…` (one file per group of routes) → `program` (this process and its siblings) → `sessions` (captures on disk),
-//! `reports`, `downloads`, `render` and `shared_work` (reports, made by another process), [`group`] (the other processes of the program)
-//! → `response`. `openapi` describes the table of routes.
+//! `handler/…` (one file per group of routes) → `program` (this process and its siblings) → `sessions` (captures on
+//! disk), `reports`, `downloads`, `render` and `shared_work` (reports, made by another process), [`group`] (the other
+//! processes of the program) → `response`. `openapi` describes the table of routes.
 //!
 //! The API calls a trait, [`Recorder`], and depends neither on the agent nor on the interpreter. This crate has no
 //! unsafe code, no panics and no async runtime. A thread that answers requests never waits for the interpreter, and no

@@ -39,7 +39,7 @@ pub fn of_unix(stream: &UnixStream) -> Peer {
 
 fn judge(owner: Option<u32>) -> Peer {
     match owner {
-        // The kernel shows users that this user namespace does not know as one number, which may also be this user's.
+        // The kernel maps all users outside of this user namespace to one number, which may also be this user's own.
         Some(uid) if uid == procfs::overflow_user() && !procfs::sees_all_users() => Peer::Stranger,
         Some(uid) if uid == 0 || uid == user() => Peer::SameUser,
         _ => Peer::Stranger,
@@ -73,7 +73,7 @@ mod layout {
     pub(super) const INODE: usize = HEADER_BYTES + 68;
 }
 
-/// Asks the kernel for one socket. The outer `None` means that the kernel does not answer such questions here.
+/// Asks the kernel for one socket. The outer `None` means that the kernel gives no answer, and `/proc/net/tcp` decides.
 fn query_kernel(local: SocketAddr, remote: SocketAddr) -> Option<Option<u32>> {
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,

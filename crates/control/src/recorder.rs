@@ -69,7 +69,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Racetrack, whose clients use memray's routes, also records Python's own allocators.
+    /// The options of a recording that memray's routes start: it also contains Python objects, as in Racetrack, whose
+    /// clients use these routes.
     pub(crate) fn every_object() -> Options {
         let mut options = Options::default();
         options.mode.objects = true;
@@ -180,7 +181,7 @@ impl ModeOptions {
             native: pairs.contains_key("native").then_some(options.mode.native),
         };
         match changed == ModeOptions::default() {
-            true => Err("name what to change: mode, sample_bytes or native".to_owned()),
+            true => Err("nothing to change: name mode, sample_bytes or native".to_owned()),
             false => Ok(changed),
         }
     }

@@ -124,7 +124,8 @@ impl Renderer {
         Ok((file, length))
     }
 
-    /// Runs the command with these arguments. Returns its output as a file, and the length. Calls `begin` once it is its turn.
+    /// Runs the command with these arguments. Returns its output as a file, and the length. Calls `begin` when the
+    /// command may start.
     pub(crate) fn run(
         &self,
         words: &[OsString],
@@ -212,7 +213,7 @@ impl Drop for Permit<'_> {
     }
 }
 
-/// Waits until the child ends. Fails if it takes longer than `limit`, or if nobody needs its output any more.
+/// Waits until the child ends. Fails if it takes longer than `limit`, or if no client waits for its output any more.
 fn wait(
     child: &mut Child,
     limit: Duration,

@@ -20,7 +20,7 @@ use crate::response::{Body, Response};
 const TIMELINES: [&str; 2] = ["timeline", "dat"];
 const JOB_RECORDS: &str = "jsonl";
 const REPORTS: [&str; 4] = ["json", "txt", "md", "html"];
-/// Not for clients.
+/// Files that are not served.
 const PRIVATE: [&str; 1] = ["wanted.json"];
 
 struct RunFile {

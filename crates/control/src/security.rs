@@ -1,9 +1,9 @@
 //! Access control and rate limit.
 //!
-//! Processes of the program's own user and of root pass; anyone else needs the token. Memory contents and deletion always
-//! need the token or a Unix socket, because a page in the user's browser or a proxy of the user also is the same user. Pages
-//! of another origin are refused unless that origin is configured. Without a token, requests under another host name than
-//! localhost are also refused (DNS rebinding).
+//! Processes of the program's own user and of root need no token for reports; anyone else does. Memory contents and
+//! deletion always need the token or a Unix socket, because a browser or a proxy of the same user may act for others.
+//! Pages of another origin are refused unless that origin is configured. Without a token, requests under another host
+//! name than localhost are also refused (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -27,7 +27,7 @@ pub enum Reach {
     Network,
 }
 
-/// The way a request arrived.
+/// How a request arrived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EntryPoint {
     /// The socket in the user's private folder, which only the same user can open; or the program itself.
@@ -249,7 +249,7 @@ fn token_required(config: &Config, access: Access) -> Response {
 /// it. All other requests without `Origin`, such as images and frames, are refused.
 fn is_from_another_origin(config: &Config, request: &Request, entry_point: EntryPoint) -> bool {
     if let Some(origin) = request.header("Origin") {
-        // Only a proxy sets this header truthfully, and only these two may have one in front of them.
+        // Only a proxy sets this header truthfully, and only these entry points may have a proxy in front of them.
         let is_proxied = matches!(entry_point, EntryPoint::Mounted | EntryPoint::JobPort(_));
         let forwarded = request.header("X-Forwarded-Host").filter(|_| is_proxied);
         let host = forwarded.or(request.header("Host"));

@@ -8,8 +8,8 @@
 //! ```
 //! A session ID in a request is only compared with existing names; it never becomes part of a path.
 //!
-//! Other users may have folders in the same directory. Only folders of this user are sessions, and only regular files of this
-//! user in them are read: a link could lead to any file that this program can read.
+//! Other users may have folders in the same directory. Only folders of this user are sessions, and only regular files
+//! of this user are read in them. A link could lead to any file that this program can read.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -362,7 +362,8 @@ fn write(folder: &Path, name: &str, content: &Value) -> io::Result<()> {
     new.publish().map(drop)
 }
 
-/// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711-2.tide` (its second capture) → 4711, `4711.tide.4712` (a forked child) → 4712.
+/// Returns the process ID in the name of a capture: `4711.tide` → 4711, `4711-2.tide` (its second capture) → 4711,
+/// `4711.tide.4712` (a forked child) → 4712.
 fn pid_of(name: &str) -> Option<u32> {
     let (parent, rest) = name.split_once(".tide")?;
     let (parent, number) = parent.split_once('-').unwrap_or((parent, "1"));

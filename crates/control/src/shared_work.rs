@@ -180,7 +180,7 @@ mod tests {
                     while !is_cancelled() {
                         n_checks += usize::from(first_left.load(Ordering::SeqCst));
                         if n_checks == 10 {
-                            // It continued although its own client had gone.
+                            // The work continued although its own client had gone.
                             second_left.store(true, Ordering::SeqCst);
                         }
                         std::thread::yield_now();

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::group;
 use crate::recorder::Options;
 
-/// `heaptide.recording.runs` has the same name.
+/// `heaptide.recording.runs` uses the same file name.
 const FILE: &str = "wanted.json";
 /// The file is much shorter.
 const MAX_BYTES: u64 = 1 << 16;

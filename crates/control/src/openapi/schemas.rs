@@ -120,7 +120,7 @@ pub(crate) fn schemas() -> Value {
         "run": text(),
         "wanted_session": described(
             or_null("string"),
-            "the session that processes join which start now",
+            "the session that new processes join",
         ),
         "time_unix_ms": integer(),
         "session": or_null("string"),
@@ -137,7 +137,7 @@ pub(crate) fn schemas() -> Value {
     });
     let process = json!({
         "pid": positive(),
-        "process": described(text(), "the process ID, and what distinguishes the process: 1@web-2"),
+        "process": described(text(), "the process ID, with the host or start if the ID is ambiguous: 1@web-2"),
         "title": described(text(), "the role or the program of the process"),
         "labels": labels(),
         "identity": reference("Identity"),
@@ -159,7 +159,7 @@ pub(crate) fn schemas() -> Value {
                 "start": or_null("string"),
             },
         }),
-        "what identifies the process among those of all hosts and containers",
+        "the identity of the process among all hosts and containers",
     );
     let started = json!({
         "result": choice(&["started", "already_running", "pending"]),

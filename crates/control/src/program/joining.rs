@@ -9,7 +9,7 @@ use crate::sessions::{CURRENT, Session};
 use crate::wanted::{self, Wanted};
 
 impl Program {
-    /// Stores that processes which appear later join the session.
+    /// Stores the session that processes which appear later join.
     pub(super) fn want(
         &self,
         session: &Session,
