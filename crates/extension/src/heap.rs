@@ -123,8 +123,8 @@ pub fn snapshot_heap(
     Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
 }
 
-/// Counts the objects of this process. Returns name, objects and bytes of each kind, largest first, the nanoseconds of
-/// the pause, the bytes that the walk needed, and notes on parts that could not be read.
+/// Counts the objects of this process. Returns the name, number and bytes of each kind, largest first; the nanoseconds
+/// of the pause; the bytes that the walk needed; and notes on parts that could not be read.
 #[pyfunction]
 pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyResult<Counted> {
     let proof = proof_of(token, instance)?;

@@ -132,12 +132,12 @@ impl HeapView {
         self.set(self.heap.all())
     }
 
-    /// Objects that roots lead to.
+    /// Objects that roots reach.
     fn reachable(&self, py: Python<'_>) -> HeapSet {
         self.set(py.detach(|| self.heap.reachable()))
     }
 
-    /// Objects that no root leads to: garbage.
+    /// Objects that no root reaches: garbage.
     fn unreachable(&self, py: Python<'_>) -> HeapSet {
         self.set(py.detach(|| self.heap.unreachable()))
     }

@@ -49,11 +49,11 @@ pub struct JobBase {
     #[pyo3(get, set)]
     thread: u32,
     outcome: Outcome,
-    /// By this value of the context variable, hooks find the running job.
+    /// The value of the context variable by which hooks find the running job.
     token: Option<Py<PyBytes>>,
     /// Restores the context in which it began.
     reset: Option<Py<PyAny>>,
-    /// The number of the job that surrounds it; 0 if there is none.
+    /// The number of the enclosing job; 0 if there is none.
     outer: u32,
 }
 
@@ -174,7 +174,7 @@ impl JobBase {
         self.thread = 0;
     }
 
-    /// The part of [`JobBase::begin_in`] that a job only needs if it is recorded or works in another thread.
+    /// The part of [`JobBase::begin_in`] that is needed only if the job is recorded or works in another thread.
     #[cold]
     fn begin_slowly(
         slf: &Bound<'_, JobBase>,

@@ -37,13 +37,13 @@ pub struct Marks {
 }
 
 static MARKS: PyOnceLock<Marks> = PyOnceLock::new();
-/// The running jobs by number. A dictionary of Python would cost a tenth of a mark. The lock is held only with the
-/// GIL and while no code of Python runs, so nobody waits for it.
+/// The running jobs by number. A Python dict would make a mark a tenth slower. The lock is held only with the GIL and
+/// while no Python code runs, so no thread waits for it.
 static RUNNING: Mutex<FxHashMap<u32, Py<JobBase>>> =
     Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
-/// The settings name no folder for job records, so [`Marks::write_record`] need not ask Python.
+/// Whether the settings name no folder for job records. Then [`Marks::write_record`] need not call Python.
 static ARE_RECORDS_UNWANTED: AtomicBool = AtomicBool::new(false);
-/// The length of `sys.modules` when Python last searched it; another one means that it must search again.
+/// The length of `sys.modules` when Python last searched it. If it differs, Python must search again.
 static N_MODULES: AtomicUsize = AtomicUsize::new(0);
 /// The number of a session and the path of its capture.
 static CAPTURE: Mutex<Option<(u32, Py<PyAny>)>> = Mutex::new(None);

@@ -27,8 +27,8 @@ pub fn jobs_stop() {
     unsafe { jobs::stop() };
 }
 
-/// Searches the thread state for the context that the caller runs in. Returns the number of offsets at which every
-/// call so far found it.
+/// Searches the thread state for the context that the caller runs in. Returns the number of offsets where every call so
+/// far found it.
 #[pyfunction]
 pub fn learn_context(context: &Bound<'_, PyAny>) -> PyResult<u32> {
     // SAFETY: a function called from Python runs with the GIL held.
@@ -59,8 +59,8 @@ pub fn trust_contexts(trusted: bool) {
     context::trust(trusted);
 }
 
-/// Begins a job, whose token is the value of the context variable where it runs, or which runs in the thread with this
-/// ident. `group` is a number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
+/// Begins a job. It runs where the context variable has the value `token`, or in the thread with this ident. `group` is
+/// a number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
 #[pyfunction]
 #[pyo3(signature = (token, thread = None, group = 0))]
 pub fn job_begin(token: &Bound<'_, PyAny>, thread: Option<usize>, group: u32) -> Option<u32> {
@@ -109,7 +109,7 @@ pub struct JobRest {
     n_lost: u64,
 }
 
-/// Returns the rest of a job, or of all jobs; `None` if no accounts are open.
+/// Returns the memory that a job, or all jobs, left; `None` if no accounts are open.
 ///
 /// `example_type` is the position in `types` of the type whose objects are requested.
 #[pyfunction]

@@ -44,9 +44,9 @@ pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>
     unsafe { with_types(objects.py(), found) }
 }
 
-/// Returns the types of all objects that the collector tracks, and how many objects each has. With `live`, only objects
-/// are counted that a collection would leave. Returns `None` if the objects cannot be counted without a collection, or
-/// without a list of them.
+/// Returns the types of all objects that the collector tracks, and how many objects each has. With `live`, counts only
+/// objects that a collection would not free. Returns `None` if the objects cannot be counted without a collection, or
+/// without building a list of them.
 #[pyfunction]
 pub fn count_tracked<'py>(
     token: &Bound<'py, PyAny>,

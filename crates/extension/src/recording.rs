@@ -243,7 +243,7 @@ pub fn leave_out_thread() {
     threads::leave_out_for_good();
 }
 
-/// Calls a function of Heaptide. Of its events, only releases of the program's blocks are recorded.
+/// Calls a function of Heaptide. Of its events, only frees of the program's blocks are recorded.
 #[pyfunction]
 #[pyo3(signature = (function, *arguments))]
 pub fn unrecorded<'py>(

@@ -1,8 +1,9 @@
 //! Conversions of strings and paths that must accept whatever a program holds, in every locale.
 //!
-//! A Python string may hold lone surrogates, which UTF-8 cannot encode. Python decodes bytes of a file name to them if the
-//! bytes are not valid in its locale. A path that goes back to Python must become the string that Python itself would have
-//! made of it; PyO3's own conversion decodes every valid UTF-8 as UTF-8, which is another string in another locale.
+//! A Python string may hold lone surrogates, which UTF-8 cannot encode. Python decodes bytes of a file name to them if
+//! the bytes are not valid in its locale. A path that goes back to Python must become the string that Python itself
+//! would have made of it. PyO3's conversion decodes all valid UTF-8 as UTF-8, which gives a different string in some
+//! locales.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -45,7 +46,7 @@ pub fn pairs(texts: Vec<(Text, Text)>) -> Vec<(String, String)> {
     texts.map(|(key, value)| (key.0, value.0)).collect()
 }
 
-/// A path or a word of a command line on its way to Python, which decodes it as it decodes `sys.argv`.
+/// A path or a word of a command line for Python, which decodes it like `sys.argv`.
 pub struct FsText(pub OsString);
 
 impl From<PathBuf> for FsText {

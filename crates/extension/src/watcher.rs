@@ -1,9 +1,9 @@
 //! The thread that checks for a signal, the control file and the size of the capture, by calling a Python function. It also
 //! reads the memory in use, without the GIL, and calls the function when a threshold is crossed.
 //!
-//! It is one of Heaptide's own threads: it is not recorded, `threading` does not list it, and it ends before the process
-//! forks, because Python warns about forks in processes with several threads. It also ends before the interpreter is
-//! finalised, so it never waits for the GIL of an interpreter that is gone.
+//! It is one of Heaptide's own threads: it is not recorded, and `threading` does not list it. It ends before the
+//! process forks, because Python warns about forks in processes with several threads. It also ends before the
+//! interpreter is finalised, so it never waits for the GIL of an interpreter that is gone.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
