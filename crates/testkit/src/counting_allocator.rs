@@ -22,7 +22,7 @@ impl CountingAllocator {
         }
     }
 
-    /// Does some work. Returns the largest number of bytes that all threads held meanwhile, beyond those held before, and the
+    /// Runs `work`. Returns the peak of the bytes that all threads held during it, above the bytes held before, and the
     /// result.
     pub fn peak_of<T>(&self, work: impl FnOnce() -> T) -> (usize, T) {
         let before = self.held.load(Ordering::Relaxed);

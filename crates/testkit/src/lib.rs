@@ -1,5 +1,5 @@
-//! Support for the tests of several crates: captures written as text, heap snapshots built object by object,
-//! captures of memray, files changed at random, an allocator that counts, and the processor time.
+//! Support for the tests of several crates: captures written as text, heap snapshots built object by object, and
+//! captures of memray. Also random changes of files, an allocator that counts, and processor times.
 //!
 //! A dev-dependency only: no shipped crate depends on it.
 

@@ -1,4 +1,4 @@
-//! Captures of memray, built byte by byte: what its own reader would accept, in the smallest form.
+//! Minimal captures of memray, built byte by byte.
 
 /// A header of format 13 for Python 3.12, up to the records.
 pub fn header(is_aggregated: bool) -> Vec<u8> {

@@ -1,8 +1,8 @@
 //! Changes files at random for tests of their readers: bytes, numbers, blocks, order and length.
 //!
-//! Captures and snapshots consist of blocks with checksums, and a reader refuses a block whose checksum is wrong. So this
-//! module unpacks the blocks, changes what is in them and packs them again: the change passes the checks and reaches the
-//! decoders after them. One input in four is changed without repair, which tests the checks themselves.
+//! Captures and snapshots consist of blocks with checksums, and a reader refuses a block whose checksum is wrong. So
+//! this module unpacks the blocks, changes their content and packs them again. The change passes the checks and reaches
+//! the decoders. One input in four is changed without repair, which tests the checks themselves.
 //!
 //! The same file and seed always give the same result.
 
