@@ -1,4 +1,4 @@
-//! Runs report commands on files changed at random, in one process, and counts the inputs that they cannot cope with.
+//! Runs report commands on files changed at random, in one process, and counts the inputs that make them fail.
 //!
 //! ```text
 //! mutate N [--seed N] [--report FILE] [SAMPLE…]    stdout and stderr are those of the commands: send them to /dev/null
@@ -21,7 +21,7 @@ use heaptide_testkit::{CountingAllocator, HeapBuilder, capture_bytes, header, me
 
 /// More than any command needs for files of this size.
 const MAX_BYTES: usize = 512 << 20;
-/// An input that takes longer ends the run: there is no way to stop it.
+/// An input that takes longer ends the run, because it cannot be stopped.
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Failures that the report describes; the others are counted.
 const MAX_DESCRIBED: usize = 50;

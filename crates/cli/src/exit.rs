@@ -10,9 +10,9 @@
 //!
 //! `heaptide attach` and `heaptide detach` exit with 1 if they cannot enter the process, which is then unchanged.
 //!
-//! `heaptide run` and `heaptide record` exit with the code of the program; `record` with 127 if the program does not exist
-//! and 126 if it cannot be started, as shells do. `run` exits with 125 if the capture or the report cannot be written; the
-//! program is then not started.
+//! `heaptide run` and `heaptide record` exit with the code of the program. Like shells, `record` exits with 127 if the
+//! program does not exist and 126 if it cannot be started. `run` exits with 125 if the capture or the report cannot be
+//! written; the program is then not started.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,8 @@ pub(crate) const FAILED: i32 = 1;
 pub(crate) const USAGE: i32 = 2;
 pub(crate) const NO_MATCH: i32 = 3;
 pub(crate) const NOT_COMPARABLE: i32 = 4;
-/// As `env` and `timeout` exit if they fail before the program starts. `python/heaptide/commands/run.py` has the same.
+/// The code of `env` and `timeout` if they fail before the program starts. `python/heaptide/commands/run.py` has the
+/// same number.
 pub(crate) const CANNOT_RECORD: i32 = 125;
 
 /// The reason why a command failed.

@@ -1,9 +1,9 @@
 //! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
 //!
 //! [`main`] does everything except running Python: `heaptide run` returns a [`RunPlan`] for the caller, which has an
-//! interpreter. In reading order: `invocation` splits the arguments, `commands` has the subcommands, `options`
-//! what they share, `input` opens captures, `output` writes reports, `control` and `live` reach running programs, `terminal`
-//! has the interactive views, `exit` the exit codes.
+//! interpreter. In reading order: `invocation` splits the arguments, `commands` has the subcommands, `options` their
+//! common options. `input` opens captures, `output` writes reports, `control` and `live` connect to running programs.
+//! `terminal` has the interactive views, `exit` the exit codes.
 #![forbid(unsafe_code)]
 
 mod commands;
@@ -72,7 +72,7 @@ fn with_dashes(command: Command) -> Command {
     let has_underscore =
         |argument: &Arg| argument.get_long().is_some_and(|long| long.contains('_'));
     let command = command.mut_subcommands(with_dashes);
-    // Most commands have none, and changing all their options would take a part of the start of every command.
+    // Most commands have none. Rebuilding all their options would slow down the start of every command.
     if !command.get_arguments().any(has_underscore) {
         return command;
     }
@@ -89,8 +89,8 @@ fn with_dashes(command: Command) -> Command {
     })
 }
 
-/// Returns the command with the subcommand `run` alone if that is what `name` says, or else with all subcommands. Declaring
-/// them all takes a noticeable part of the start of a recorded program.
+/// Returns the command with all subcommands, or with `run` alone if `name` is `run`: declaring them all noticeably
+/// delays the start of a recorded program.
 fn command_for(name: Option<&OsString>) -> Command {
     let is_run = |known: &&commands::Subcommand| known.name == "run";
     match commands::all().find(is_run) {

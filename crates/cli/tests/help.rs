@@ -26,7 +26,7 @@ fn help_groups_the_commands() {
 }
 
 #[test]
-fn help_can_be_asked_for_as_a_command() {
+fn help_is_also_a_command() {
     let folder = Folder::new();
     for (command, option) in [
         ("help", "--help"),
@@ -169,7 +169,7 @@ fn colours_can_be_forced_and_refused() {
 }
 
 #[test]
-fn files_of_another_sort_are_named_with_their_command() {
+fn files_of_another_type_are_reported_with_the_command_that_reads_them() {
     let folder = Folder::new();
     folder.write("x.timeline", b"heaptide-timeline 1\n");
     let text = error_text(&folder.heaptide("flamegraph x.timeline"));

@@ -301,12 +301,12 @@ fn captures_of_different_runs_are_reported() {
             &heaptide_testkit::capture_bytes(&header, "alloc a 100 at main; end 10"),
         );
     }
-    let said = "the captures are of 2 different runs";
+    let message = "the captures are of 2 different runs";
     for command in ["stats", "tree", "summary"] {
         let text = printed(&folder.heaptide(&format!("{command} a.tide b.tide c.tide")));
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(message), "{text}");
         let text = printed(&folder.heaptide(&format!("{command} b.tide c.tide")));
-        assert!(!text.contains(said), "{text}");
+        assert!(!text.contains(message), "{text}");
     }
 }
 

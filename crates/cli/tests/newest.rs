@@ -55,8 +55,8 @@ fn newest_capture_comes_with_those_of_its_children() {
     );
     let output = folder.heaptide("stats --json");
     assert_eq!(text(&output).matches("\"parent_pid\"").count(), 4);
-    let said = "heaptide: using job.tide, the newest capture in this folder, and those of its 3 children\n";
-    assert_eq!(error_text(&output), said);
+    let message = "heaptide: using job.tide, the newest capture in this folder, and those of its 3 children\n";
+    assert_eq!(error_text(&output), message);
 }
 
 #[test]

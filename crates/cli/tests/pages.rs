@@ -20,8 +20,8 @@ fn page_is_written_next_to_its_capture_and_not_overwritten_without_force() {
         assert!(written.starts_with("<!doctype html>"));
         let again = folder.heaptide(&line);
         assert_eq!(again.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&again.stderr);
-        assert!(said.contains("exists already"), "{said}");
+        let message = String::from_utf8_lossy(&again.stderr);
+        assert!(message.contains("exists already"), "{message}");
         assert_eq!(
             folder.heaptide(&format!("{line} --force")).status.code(),
             Some(0)

@@ -25,7 +25,7 @@ use crate::messages::{answer, message};
 const PART: &str = "part";
 const TAG: &str = "tag";
 
-/// Copies the files of all programs. A program that does not answer does not keep the others from being copied.
+/// Copies the files of all programs. If a program does not answer, the files of the others are still copied.
 pub(crate) fn collect(clients: &[ControlClient], folder: &Path) -> Result<(), Failure> {
     private_folder(folder)?;
     let mut sources = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn collect(clients: &[ControlClient], folder: &Path) -> Result<(), Fa
             }
         }
     }
-    note(folder, sources)?;
+    write_sources(folder, sources)?;
     match failed.len() {
         0 => Ok(()),
         n => Err(Failure::failed(format!(
@@ -186,8 +186,8 @@ fn copy(client: &ControlClient, mut answer: Answer, file: &mut File) -> Result<u
     }
 }
 
-/// Writes where the files come from. Sources of earlier collections into the same folder stay.
-fn note(folder: &Path, new: Vec<Value>) -> Result<(), Failure> {
+/// Writes the sources of the files. Sources of earlier collections into the same folder stay.
+fn write_sources(folder: &Path, new: Vec<Value>) -> Result<(), Failure> {
     let path = folder.join(COLLECTED);
     let known: Value =
         serde_json::from_slice(&fs::read(&path).unwrap_or_default()).unwrap_or_default();
@@ -221,7 +221,7 @@ fn ending(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns a name that is one part of a path, whatever another host calls its files.
+/// Returns a name that is a single component of a path, whatever name the other host sent.
 fn plain(name: &str) -> String {
     let letter = |letter: char| match letter {
         letter if letter.is_alphanumeric() || "-_.~@+".contains(letter) => letter,

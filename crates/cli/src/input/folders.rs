@@ -1,7 +1,7 @@
 //! Folders as arguments of report commands: finds the files in them, and the clocks of the hosts they come from.
 //!
 //! `heaptide ctl collect` writes such a folder: one folder per host, with a folder per session. Any other folder with
-//! captures or timelines will do.
+//! captures or timelines also works.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::exit::Failure;
 
-/// The file in which `heaptide ctl collect` notes where the other files come from.
+/// The file in which `heaptide ctl collect` stores the sources of the other files.
 pub(crate) const COLLECTED: &str = "collected.json";
 /// Deeper folders are not searched: links could lead in circles.
 const MAX_DEPTH: usize = 6;
@@ -121,8 +121,8 @@ pub(crate) fn is_capture(path: &Path) -> bool {
     read.is_ok() && magic == MAGIC
 }
 
-/// Returns how far the clock of each host was ahead of the collecting one, in nanoseconds, as the folders of these files
-/// note it.
+/// Returns how far the clock of each host was ahead of the collecting one, in nanoseconds, as [`COLLECTED`] in the
+/// folders of these files states.
 pub(crate) fn clock_offsets<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeMap<String, i64> {
     let mut offsets = BTreeMap::new();
     let mut seen: Vec<&Path> = Vec::new();

@@ -20,7 +20,7 @@ use crate::output::progress::Progress;
 
 /// A process that cannot be checked counts as alive for this many seconds after its latest record.
 const GRACE_SECONDS: f64 = 3600.0;
-/// The pid namespace of the machine itself (PROC_PID_INIT_INO), from which all processes can be seen.
+/// The pid namespace of the machine itself (PROC_PID_INIT_INO), where all processes are visible.
 const FIRST_NAMESPACE: &str = "4026531836";
 /// Folders are searched to this depth, for files collected from several hosts.
 const MAX_DEPTH: usize = 4;
@@ -250,7 +250,7 @@ impl Here {
             && !process.boot_id.is_empty()
             && self.boot_id != process.boot_id
         {
-            // This machine has been restarted since.
+            // This machine was restarted after the record.
             return false;
         }
         self.now - last_seen < GRACE_SECONDS
@@ -270,7 +270,7 @@ fn is_visible(process: &Identity, own_namespace: &str) -> Option<bool> {
     for pid in procfs::pids() {
         let own_pid = procfs::Status::of(pid).map_or(pid, |status| status.own_pid);
         match procfs::pid_namespace_of(pid) {
-            // Of another user, and with another ID in some namespace.
+            // A process of another user that has another ID in its own namespace.
             None if own_pid != pid => sees_all &= !procfs::is_running(pid),
             Some(namespace) if namespace == process.pid_namespace => {
                 // If one process of a namespace is visible, all of them are.

@@ -71,7 +71,7 @@ pub(crate) fn open_one(path: &Path) -> Result<Capture, Failure> {
     opened.map_err(|error| not_opened(path, &error))
 }
 
-/// The failure to open a capture. A file of another sort is named with the command that reads it.
+/// The failure to open a capture. For a file of another type, the message names the command that reads it.
 fn not_opened(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
     let extension = path.extension().and_then(|it| it.to_str());
@@ -110,13 +110,13 @@ pub(crate) fn session_with(matches: &ArgMatches, request: Request) -> Result<Ses
     Ok(session)
 }
 
-/// Refuses bounded captures: their sums do not say how long a block lived.
+/// Refuses bounded captures: their sums contain no lifetimes of blocks.
 fn check_lifetimes(session: &Session) -> Result<(), Failure> {
     let mut processes = session.processes.iter();
     match processes.find(|process| process.header.mode.aggregate) {
         None => Ok(()),
         Some(process) => Err(Failure::failed(format!(
-            "{} was recorded with --aggregate and does not tell temporary allocations from others: \
+            "{} was recorded with --aggregate and cannot distinguish temporary allocations from others: \
              record without --aggregate, or omit --temporary-allocations",
             process.path.display()
         ))),

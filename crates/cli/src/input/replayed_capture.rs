@@ -58,7 +58,7 @@ impl ReplayedCapture {
         &self.model.processes[0]
     }
 
-    /// Whether every event is known, and is that of one block.
+    /// Whether the capture has every event, and each event is of one block.
     pub(crate) fn has_events(&self) -> bool {
         let process = self.process();
         let mode = process.header.mode;
@@ -70,7 +70,7 @@ impl ReplayedCapture {
         &self,
         sink: &mut dyn FnMut(Step) -> io::Result<()>,
     ) -> Result<io::Result<()>, Failure> {
-        // Loading has consumed the first one.
+        // Opened again, because loading consumed the first capture.
         let process = self.process();
         let capture = input::open_one(&process.path)?;
         let mut samples = self.stacks().resident.iter().copied().peekable();
@@ -102,7 +102,7 @@ pub(crate) fn write_list(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
-/// Writes one event, or with `None` what comes before the first one.
+/// Writes one event; with `None`, the text between the stacks and the first event.
 pub(crate) type StepWriter<'a> = dyn FnMut(&mut dyn Write, Option<Step>) -> io::Result<()> + 'a;
 
 /// Writes the lines, stacks and threads of a capture, calls `write` with `None`, and then with each event.

@@ -1,4 +1,5 @@
-//! The command line itself: where Heaptide's arguments end, the declared commands, their help, and how to start the command again.
+//! The command line itself: where Heaptide's arguments end, the declared commands, their help, and how to start the
+//! command again.
 
 pub(crate) mod command_line;
 pub(crate) mod command_schema;

@@ -1,4 +1,4 @@
-//! Access to the live view: viewers of the program's own user and of root pass, others need a token.
+//! Access to the live view: viewers of the program's own user and of root are accepted, others need a token.
 
 use std::fs;
 use std::path::PathBuf;

@@ -92,7 +92,7 @@ fn request_updates(mut stream: TcpStream, writer: &Writer) {
             update.is_gone = is_gone;
         });
         last = Some(message.number);
-        if is_gone || writer.rest(PAUSE) {
+        if is_gone || writer.sleep(PAUSE) {
             return;
         }
     }

@@ -76,7 +76,7 @@ impl Feed {
                         if is_over(expected.unwrap_or(0)) {
                             return writer.put(|update| update.is_gone = true);
                         }
-                        if writer.rest(SHORT_PAUSE) {
+                        if writer.sleep(SHORT_PAUSE) {
                             return;
                         }
                     }
@@ -93,7 +93,7 @@ impl Feed {
                     update.live = Some(live);
                     update.is_gone = is_gone;
                 });
-                if is_gone || writer.rest(PAUSE.max(began.elapsed() * PAUSE_FACTOR)) {
+                if is_gone || writer.sleep(PAUSE.max(began.elapsed() * PAUSE_FACTOR)) {
                     return;
                 }
             }
@@ -168,7 +168,7 @@ impl Writer {
     }
 
     /// Waits for `pause`. Returns true if the feed was dropped.
-    pub(super) fn rest(&self, pause: Duration) -> bool {
+    pub(super) fn sleep(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut state = self.0.lock();
         loop {

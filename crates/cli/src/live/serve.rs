@@ -1,7 +1,8 @@
 //! The server of a live view: sends the newest update to viewers on request. Runs out-of-process.
 //!
-//! Viewers of the program's own user and of root are accepted, others need a token. A slow viewer misses updates; one that does not read is disconnected. No update is queued: there is only the newest one,
-//! and each viewer has a thread that sends it on request.
+//! Viewers of the program's own user and of root are accepted, others need a token. A slow viewer misses updates; one
+//! that does not read is disconnected. No update is queued: there is only the newest one, and each viewer has a thread
+//! that sends it on request.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,7 +19,8 @@ use crate::exit::Failure;
 
 /// The maximum number of viewers; more are refused.
 const MAX_VIEWERS: usize = 16;
-/// The maximum number of viewers of other users, which cannot take the places of the program's user.
+/// The maximum number of viewers of other users. It is separate, so that they cannot displace viewers of the program's
+/// user.
 const MAX_STRANGERS: usize = 4;
 /// The time limit for a viewer to send a request or to read an update.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -159,7 +159,7 @@ impl Encoder<'_> {
         self.list(&live.functions, |out, function| {
             out.text(&function.function);
             out.text(&function.file);
-            // Viewers of an earlier release add what a function holds in a thread for several jobs.
+            // Viewers of an earlier release add the bytes that a function holds for several jobs in one thread.
             out.held(&function.held, with_jobs);
         });
         self.number(live.curve.bin_ns);

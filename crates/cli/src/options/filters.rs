@@ -117,7 +117,7 @@ pub(crate) fn by_job() -> Arg {
         .help("group by job")
 }
 
-/// How a report shows jobs: at the root of stacks with `--by job`, otherwise in the usual way of the report.
+/// How a report shows jobs: at the root of stacks with `--by job`, otherwise as the report usually does.
 pub(crate) fn job_view(matches: &ArgMatches, usual: JobView) -> JobView {
     let by = matches.try_get_one::<String>("by").ok().flatten();
     match by.is_some_and(|by| by == "job") {

@@ -1,7 +1,7 @@
 //! `heaptide transform memray`: writes a capture that memray reads.
 //!
-//! An exact capture keeps all its events. A bounded or sampled one, or one with filters, becomes an aggregated file: it has
-//! sums, and memray has no record for an event that represents several.
+//! An exact capture keeps all its events. A bounded, sampled or filtered one becomes an aggregated file, because it has
+//! sums: memray has no record for an event that represents several.
 
 use std::io;
 
@@ -119,7 +119,7 @@ impl ThreadNumbers {
 
     fn number(&self, stream: u32) -> u64 {
         let found = self.of_streams.binary_search_by_key(&stream, |&(it, _)| it);
-        // Another number for a thread whose description was lost.
+        // If the description of the thread was lost, a number that no other thread has.
         found.map_or(u64::from(stream) << 32, |at| self.of_streams[at].1)
     }
 }
@@ -196,7 +196,7 @@ fn sites<'a>(
     sites.filter(|site| site.at_peak.bytes > 0 || site.at_end.bytes > 0)
 }
 
-/// The sizes of process and heap, at each time at which one of them is known.
+/// The sizes of process and heap, whenever one of them is known.
 fn heights(stacks: &ProcessStacks) -> impl Iterator<Item = Height> {
     let mut heights: Vec<Height> = Vec::new();
     let mut resident = &stacks.resident[..];

@@ -1,7 +1,7 @@
 //! The output of a report: standard output, or a file that is only overwritten with --force.
 //!
-//! A text escapes control characters, wherever it goes. Other formats have their own escapes and pass unchanged, except to a
-//! terminal. A file appears under its name when it is complete, and only the user can read it.
+//! Control characters in text are escaped, for every destination. Other formats have their own escapes and pass
+//! unchanged, except to a terminal. A file appears under its name when it is complete, and only the user can read it.
 
 pub(crate) mod color;
 pub(crate) mod destination;

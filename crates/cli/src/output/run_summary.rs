@@ -17,7 +17,7 @@ use crate::messages::message;
 
 /// Larger captures are not read, because it would delay the exit.
 const MAX_EVENTS: u64 = 30_000_000;
-/// The share of the peak from which on memory that was not freed is worth a line.
+/// Memory that was not freed gets a line from this share of the peak on.
 const MIN_ALIVE_SHARE: f64 = 0.05;
 /// The children whose captures are named.
 const MAX_NAMED: usize = 4;
@@ -87,7 +87,8 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
         named.push('*');
     }
     lines.push(format!("recorded into {file}"));
-    // A graph of arenas names lines that happened to need one, so the objects come first.
+    // A flame graph of arenas shows the lines that happened to need a new arena, so the command with objects comes
+    // first.
     lines.push(match with_objects.filter(|_| is_arenas) {
         Some(command) => format!("next: {command}, or {next} {named}"),
         None => format!("next: {next} {named}, or heaptide stats {named}"),
@@ -138,8 +139,8 @@ fn peak(stats: &Stats, is_sampled: bool) -> String {
     }
 }
 
-/// The findings that name the responsible lines: the line that grows, the one that holds most at the peak, and the one that
-/// holds most at the end, unless it is one of the other two.
+/// The findings that name the responsible lines: the line that grows, and the lines that hold most at the peak and at
+/// the end. A line is named once.
 fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
     let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
     let found = [named("holds_most"), named("grows")];
@@ -154,7 +155,7 @@ fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
 
 /// A finding in one line.
 fn verdict(finding: &Finding) -> String {
-    // The first sentence has the numbers. Of a line at the peak, the second says how much was not freed.
+    // The first sentence has the numbers. Of a line at the peak, the second has the bytes that were not freed.
     let n_sentences = match finding.name {
         "holds_most" => 2,
         _ => 1,

@@ -1,8 +1,8 @@
 //! Full-screen terminal views: `heaptide tree` and `heaptide live`.
 //!
-//! In reading order: [`screen`] takes over the terminal and restores it; `paint` has colours and common lines; `input` is the
-//! search line; `tree_state` and `tree_view` are the call tree; `live_state` and `live_view` the live heap. The states do not
-//! depend on a terminal; the views only draw them.
+//! In reading order: [`screen`] takes over the terminal and restores it; `paint` has colours and common lines; `input`
+//! is the search line. `tree_state` and `tree_view` show the call tree, `live_state` and `live_view` the live heap. The
+//! states do not depend on a terminal; the views only draw them.
 
 mod curve;
 mod input;

@@ -64,7 +64,7 @@ impl Paint {
         Line::styled(shorten::end(text, width), style)
     }
 
-    /// Returns the line of keys. The last key is always shown; of the others, those that fit.
+    /// Returns the line of keys. The last key is always shown, the others only if they fit.
     pub(crate) fn keys(self, keys: &[(&str, &str)], width: usize) -> Line<'static> {
         let columns = |(key, what): &(&str, &str)| shorten::width(key) + shorten::width(what) + 3;
         let mut left = (width + 2).saturating_sub(keys.last().map_or(0, columns));

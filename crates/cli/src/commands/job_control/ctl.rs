@@ -217,7 +217,7 @@ fn chosen_programs(matches: &ArgMatches) -> Result<Vec<RunningProgram>, Failure>
     Ok(programs)
 }
 
-/// Sends a request to each chosen program. A failure of one does not keep the others from getting it.
+/// Sends a request to each chosen program. If one fails, the others still get the request.
 fn send_to_all(matches: &ArgMatches, method: &str, path: &str, body: &str) -> Result<(), Failure> {
     if matches.contains_id("output") {
         let sentence = "-o names one file: omit it, or choose one program with --pid";

@@ -156,7 +156,7 @@ fn paths(matches: &ArgMatches) -> Result<Vec<&PathBuf>, Failure> {
     }
 }
 
-/// The title of the page: what was read.
+/// The title of the page: the names of the files.
 fn title(paths: &[&PathBuf]) -> String {
     let first = paths[0].display();
     match paths.len() {

@@ -30,7 +30,7 @@ pub(crate) const NAME: &str = "attach";
 /// The interval at which a recording with a duration checks that the process exists.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The interval at which it checks that the process is still recorded, which scans all its open files.
+/// The interval at which it checks that the process is still recorded. The check scans all open files of the process.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\

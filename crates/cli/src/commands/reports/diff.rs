@@ -209,7 +209,7 @@ fn read(files: Vec<PathBuf>, request: &Request) -> Result<Session, Failure> {
     input::session_of(files.iter(), request.clone())
 }
 
-/// Refuses a judgement that would be about the recordings instead of the program.
+/// Returns an error if the recordings differ in more than the program: in their modes, or by missing events.
 fn check_comparable(diff: &Diff) -> Result<(), Failure> {
     if !diff.has_equal_modes() {
         return Err(Failure::NotComparable(

@@ -1,6 +1,6 @@
 //! `heaptide compat`: writes and removes commands with the names of other profilers.
 //!
-//! Platforms look for an executable named `memray` or `mprof`. The written file is a short Python script with this
+//! Platforms search for an executable named `memray` or `mprof`. The written file is a short Python script with this
 //! interpreter; `heaptide.compat.installed` runs the front end. Only files with [`MARK`] are replaced or removed.
 
 use std::ffi::OsStr;
@@ -109,7 +109,7 @@ fn create_folder(folder: &Path) -> Result<(), Failure> {
 }
 
 fn install(path: &Path, name: &str, python: &Path, force: bool) -> Result<(), Failure> {
-    if path.symlink_metadata().is_ok() && !force && !is_ours(path) {
+    if path.symlink_metadata().is_ok() && !force && !is_installed_by_heaptide(path) {
         return Err(Failure::failed(format!(
             "{} exists and is not Heaptide's: choose another folder with --to, or replace it with --force",
             path.display()
@@ -129,7 +129,7 @@ fn install(path: &Path, name: &str, python: &Path, force: bool) -> Result<(), Fa
 }
 
 fn script(name: &str, python: &OsStr) -> Vec<u8> {
-    // A kernel cuts a longer first line, and takes a space for the end of the path.
+    // The kernel cuts a longer first line, and the path ends at its first space.
     let is_plain = python.len() < 120 && !python.as_bytes().contains(&b' ');
     let mut script = Vec::new();
     if is_plain {
@@ -146,12 +146,12 @@ fn script(name: &str, python: &OsStr) -> Vec<u8> {
     script
 }
 
-fn is_ours(path: &Path) -> bool {
+fn is_installed_by_heaptide(path: &Path) -> bool {
     fs::read(path).is_ok_and(|text| String::from_utf8_lossy(&text).contains(MARK))
 }
 
 fn remove(path: &Path) -> Result<(), Failure> {
-    if !is_ours(path) {
+    if !is_installed_by_heaptide(path) {
         return Err(Failure::failed(format!(
             "{} is not a command that `heaptide compat install` wrote: it stays",
             path.display()

@@ -185,7 +185,7 @@ fn local(n_ranks: u32, rank: &[OsString]) -> Vec<Start> {
     (0..n_ranks).map(start).collect()
 }
 
-/// Returns the name of the run that all ranks share: the user's, or one after this process.
+/// Returns the name of the run that all ranks share: the user's choice, or a name derived from this process.
 fn run_name() -> OsString {
     let chosen = ["HEAPTIDE_RUN", "HEAPTIDE_GROUP"].into_iter();
     let chosen = chosen
