@@ -95,7 +95,7 @@ pub fn events<E>(
     failed.map_or(Ok(()), Err)
 }
 
-/// Returns the numbers of the frees that did not happen, counted over all operations from 1.
+/// Returns the frees that did not happen, by their position among all operations, counted from 1.
 fn undone_frees(capture: &Capture) -> FxHashSet<u64> {
     let mut undone = FxHashSet::default();
     let mut last_free: FxHashMap<u32, u64> = FxHashMap::default();

@@ -31,8 +31,8 @@ pub fn open_library(path: &Path) -> Option<File> {
     File::open(path).ok()
 }
 
-/// Reads the lines of a source file. Only regular files with the name of Python source are opened, only up to a size, and
-/// only if they have not changed since `ended`.
+/// Reads the lines of a source file. Only regular files with a suffix of Python source are opened, only up to a size,
+/// and only if they have not changed since `ended`.
 pub fn source_lines(path: &Path, ended: SystemTime) -> Option<Vec<Box<str>>> {
     let name = path.file_name()?.to_str()?;
     if !SOURCE_ENDINGS.iter().any(|ending| name.ends_with(ending)) {

@@ -229,7 +229,8 @@ fn threads(registry: &Registry, now: &Snapshot) -> (Vec<LiveThread>, FxHashMap<u
     (threads, positions)
 }
 
-/// The names of jobs that run or hold memory, and the position of each site's job. The first one is no job.
+/// The names of jobs that run or hold memory, and the position of each site's job. The first entry is memory outside of
+/// jobs.
 fn jobs(
     registry: &Registry,
     now: &Snapshot,

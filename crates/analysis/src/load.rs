@@ -119,11 +119,11 @@ pub fn load_with(
         return Err(NoMatch::Nothing { filters });
     }
     let session = read(captures, request, window, on_progress);
-    let is_something =
+    let has_blocks =
         |process: &Process| process.sums.total.count > 0 || process.sums.peak.count > 0;
     let filter = &session.filter;
     if (filter.chooses_sites() || filter.chooses_time())
-        && !session.processes.iter().any(is_something)
+        && !session.processes.iter().any(has_blocks)
     {
         let filters = filter.describe();
         return Err(NoMatch::Nothing { filters });

@@ -1,9 +1,10 @@
 //! Decides which frames are the user's own code.
 //!
 //! The user's own code is the main script's folder, the package of the main module, editable installs, and the packages
-//! that `HEAPTIDE_MY_CODE` names. The capture stores these, and the folders of libraries, because the report may be made
-//! on another machine. The deepest folder decides, so a virtual environment in the script's folder is not the user's.
-//! Captures without these folders count everything that is neither installed nor part of the standard library.
+//! that `HEAPTIDE_MY_CODE` names. The capture stores these, and the folders of libraries, because the report may be
+//! made on another machine. The deepest folder decides, so a virtual environment in the script's folder is not the
+//! user's. In captures without these folders, all code that is neither installed nor part of the standard library is
+//! the user's.
 
 use std::borrow::Cow;
 
@@ -83,11 +84,12 @@ impl<'a> UserCode<'a> {
         let of_library = libraries.filter_map(|folder| depth(&path, folder)).max();
         let user = header.user_paths.iter();
         let user = user.filter_map(|folder| depth(&path, folder)).max();
-        // On a tie the script lies directly in Python's prefix, whose libraries are deeper.
+        // If both depths are equal, the script lies directly in Python's prefix, and the libraries lie deeper.
         user.is_some_and(|user| of_library <= Some(user) && !is_installed(&path[user..]))
     }
 
-    /// Programs given by `-c` or on standard input. Code that libraries generate has the same names.
+    /// Whether the file is the program itself, given by `-c` or on standard input. Code that libraries generate has the
+    /// same names.
     fn is_main_text(&self, file: &str) -> bool {
         let command = self.header.command.first().map(String::as_str);
         match file {
@@ -150,54 +152,63 @@ mod tests {
         }
     }
 
-    fn is_own(header: &Header, file: &str) -> bool {
+    fn is_user_code(header: &Header, file: &str) -> bool {
         UserCode::new(header).contains_file(file)
     }
 
     #[test]
     fn script_folder_and_editable_installs_are_the_users_code() {
         let header = header();
-        assert!(is_own(&header, "/srv/job/etl.py"));
-        assert!(is_own(&header, "etl.py"));
-        assert!(is_own(&header, "/srv/job/steps/load.py"));
-        assert!(is_own(&header, "/home/me/shared/src/shared/io.py"));
-        assert!(!is_own(&header, "/opt/tools/x.py"));
-        assert!(!is_own(&header, "/srv/job2/etl.py"));
+        assert!(is_user_code(&header, "/srv/job/etl.py"));
+        assert!(is_user_code(&header, "etl.py"));
+        assert!(is_user_code(&header, "/srv/job/steps/load.py"));
+        assert!(is_user_code(&header, "/home/me/shared/src/shared/io.py"));
+        assert!(!is_user_code(&header, "/opt/tools/x.py"));
+        assert!(!is_user_code(&header, "/srv/job2/etl.py"));
     }
 
     #[test]
     fn virtual_environment_in_the_script_folder_is_not_the_users_code() {
         let header = header();
         let site = "/srv/job/.venv/lib/python3.12/site-packages";
-        assert!(!is_own(&header, &format!("{site}/pandas/core/frame.py")));
-        assert!(!is_own(&header, "/srv/job/.venv/bin/tool"));
-        assert!(!is_own(
+        assert!(!is_user_code(
+            &header,
+            &format!("{site}/pandas/core/frame.py")
+        ));
+        assert!(!is_user_code(&header, "/srv/job/.venv/bin/tool"));
+        assert!(!is_user_code(
             &header,
             "/srv/job/.tox/py/lib/python3.12/site-packages/x.py"
         ));
-        assert!(!is_own(&header, "/usr/lib/python3.12/json/decoder.py"));
-        assert!(!is_own(&header, "<frozen importlib._bootstrap>"));
+        assert!(!is_user_code(
+            &header,
+            "/usr/lib/python3.12/json/decoder.py"
+        ));
+        assert!(!is_user_code(&header, "<frozen importlib._bootstrap>"));
     }
 
     #[test]
     fn named_packages_are_the_users_code_wherever_they_are_installed() {
         let header = header();
         let site = "/srv/job/.venv/lib/python3.12/site-packages";
-        assert!(is_own(&header, &format!("{site}/company/io/read.py")));
-        assert!(is_own(&header, &format!("{site}/company.py")));
-        assert!(is_own(&header, &format!("{site}/vendor/fixed.py")));
-        assert!(!is_own(&header, &format!("{site}/company_tools/x.py")));
-        assert!(!is_own(&header, &format!("{site}/vendor/other.py")));
+        assert!(is_user_code(&header, &format!("{site}/company/io/read.py")));
+        assert!(is_user_code(&header, &format!("{site}/company.py")));
+        assert!(is_user_code(&header, &format!("{site}/vendor/fixed.py")));
+        assert!(!is_user_code(
+            &header,
+            &format!("{site}/company_tools/x.py")
+        ));
+        assert!(!is_user_code(&header, &format!("{site}/vendor/other.py")));
     }
 
     #[test]
     fn generated_code_is_not_the_users_but_cells_and_programs_given_as_text_are() {
         let mut header = header();
-        assert!(!is_own(&header, "<string>"));
-        assert!(is_own(&header, "<ipython-input-3-0a1b>"));
-        assert!(is_own(&header, "/tmp/ipykernel_4711/123.py"));
+        assert!(!is_user_code(&header, "<string>"));
+        assert!(is_user_code(&header, "<ipython-input-3-0a1b>"));
+        assert!(is_user_code(&header, "/tmp/ipykernel_4711/123.py"));
         header.command = vec!["-c".into()];
-        assert!(is_own(&header, "<string>"));
+        assert!(is_user_code(&header, "<string>"));
     }
 
     #[test]
@@ -235,20 +246,26 @@ mod tests {
         let mut header = header();
         header.library_paths = vec!["/usr".into(), "/usr/lib/python3.12/site-packages".into()];
         header.user_paths = vec!["/usr/local/app".into()];
-        assert!(is_own(&header, "/usr/local/app/main.py"));
-        assert!(!is_own(&header, "/usr/local/other/main.py"));
+        assert!(is_user_code(&header, "/usr/local/app/main.py"));
+        assert!(!is_user_code(&header, "/usr/local/other/main.py"));
     }
 
     #[test]
-    fn older_captures_count_what_is_not_installed() {
+    fn code_that_is_not_installed_is_the_users_in_older_captures() {
         let header = Header {
             user_paths: Vec::new(),
             user_packages: Vec::new(),
             library_paths: Vec::new(),
             ..header()
         };
-        assert!(is_own(&header, "/srv/job/etl.py"));
-        assert!(!is_own(&header, "/v/lib/python3.12/site-packages/x.py"));
-        assert!(!is_own(&header, "/usr/lib/python3.12/json/decoder.py"));
+        assert!(is_user_code(&header, "/srv/job/etl.py"));
+        assert!(!is_user_code(
+            &header,
+            "/v/lib/python3.12/site-packages/x.py"
+        ));
+        assert!(!is_user_code(
+            &header,
+            "/usr/lib/python3.12/json/decoder.py"
+        ));
     }
 }

@@ -239,8 +239,8 @@ fn paths_from_c_code_are_used_only_if_there_is_no_other() {
     let parsed = program.object("list", 100);
     program.root(RootCategory::C, "", parsed);
     program.edge(parsed, constant, Label::new(EdgeType::Index, 7));
-    let thrown_away = program.object("bytearray", 60);
-    program.edge(parsed, thrown_away, Label::new(EdgeType::Index, 8));
+    let held_by_c = program.object("bytearray", 60);
+    program.edge(parsed, held_by_c, Label::new(EdgeType::Index, 8));
     let heap = Heap::new(program.finish());
     let paths_to = |kind: &str| -> Vec<String> {
         let found = heap.shortest_paths(&heap.of_kind(kind), 10);

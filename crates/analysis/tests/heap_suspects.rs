@@ -362,8 +362,8 @@ fn waste_and_missing_data_are_reported() {
     );
     assert!(sparse.bytes > 99_000);
 
-    let silent = waste(&Heap::new(Program::new().heap.finish()));
-    assert!(!silent.has_values);
+    let without_values = waste(&Heap::new(Program::new().heap.finish()));
+    assert!(!without_values.has_values);
 }
 
 #[test]

@@ -284,14 +284,14 @@ fn overlapping_runs_of_a_worker_are_in_different_lanes() {
     lines.extend(ended(7, 2, "b", 100.2, ""));
     lines.extend(ended(7, 3, "c", 100.6, ""));
     let (runs, _) = read(&lines, false);
-    let workers_ = workers(&runs, 10);
-    let lanes: Vec<u32> = workers_[0].spans.iter().map(|span| span.lane).collect();
-    assert_eq!((lanes, workers_[0].n_lanes), (vec![0, 1, 0], 2));
+    let all_workers = workers(&runs, 10);
+    let lanes: Vec<u32> = all_workers[0].spans.iter().map(|span| span.lane).collect();
+    assert_eq!((lanes, all_workers[0].n_lanes), (vec![0, 1, 0], 2));
     let few = workers(&runs, 2);
     assert_eq!((few[0].spans.len(), few[0].n_left_out), (2, 1));
 }
 
-/// A line with one byte range replaced, or bytes of any kind.
+/// A line with one byte range replaced, or random bytes.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let good = ended(
         7,

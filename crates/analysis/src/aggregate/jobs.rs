@@ -19,8 +19,8 @@ use crate::symbols::{Names, NativeNames};
 /// The maximum number of jobs whose sums are in memory at a time. A job with its sites takes about 350 bytes.
 const MAX_JOBS_AT_ONCE: usize = 10_000;
 
-/// Calls `sink` with each job that passes the filter, capture by capture, by number. They are not collected, because there
-/// may be very many. `on_progress` receives the number of events replayed so far.
+/// Calls `sink` with each job that passes the filter, capture by capture, by number. Jobs are not collected, because
+/// there may be very many. `on_progress` receives the number of events replayed so far.
 pub fn jobs(
     captures: Vec<Capture>,
     filter: &Filter,

@@ -15,7 +15,7 @@ pub fn lifetimes(session: &Session) -> Vec<LifetimeClass> {
     let mut classes: Vec<LifetimeClass> = Vec::new();
     let mut alive = LifetimeClass::default();
     for process_lives in lives().filter(|lives| lives.n_bins() > 0) {
-        // A process with more bins has finer ones.
+        // A process with more bins has narrower bins.
         let n_halvings = (process_lives.n_bins() / n_bins).max(1).ilog2();
         for life in &process_lives.entries {
             let class = if usize::from(life.death) == process_lives.n_bins() {

@@ -146,7 +146,7 @@ fn modes(header: &Header, registry: &Registry) -> Vec<ModeInterval> {
     [first].into_iter().chain(changes).collect()
 }
 
-/// Errors of independent samples add up as squares. If sampling rates differ, the coarsest one is reported.
+/// The squares of the errors of independent samples add up. If sampling rates differ, the coarsest one is reported.
 fn sampling(session: &Session) -> Option<Sampling> {
     let intervals = session
         .processes

@@ -96,8 +96,7 @@ fn at_the_highest_sums(
         std::mem::replace(&mut heights[number], height)
     };
 
-    // First find only the number of changes that lead to the highest sum of each bin: storing all heights would take
-    // much memory.
+    // First find only how many changes precede the highest sum of each bin: storing all heights would take much memory.
     let mut heights = vec![None; processes.len()];
     let mut now = (0u64, 0usize);
     let mut highest = vec![(now, 0); n_bins];

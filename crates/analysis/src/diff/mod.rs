@@ -75,7 +75,7 @@ impl Comparison {
         }
     }
 
-    /// Both sides as one tree, in which each process is on its side.
+    /// Both sides as one tree. Each process belongs to one side.
     pub fn flame_tree(&self) -> FlameTree<'_> {
         FlameTree::of_comparison(&self.session, self.n_before)
     }

@@ -81,7 +81,7 @@ impl Filter {
         words
     }
 
-    /// Keeps the captures of the chosen processes. Refuses a choice that several processes match.
+    /// Keeps the captures of the chosen processes. Refuses a process ID that several processes have.
     pub fn choose_processes(&self, captures: Vec<Capture>) -> Result<Vec<Capture>, NoMatch> {
         let captures = self.choose_by_host_and_label(captures)?;
         if self.processes.is_empty() {
@@ -166,12 +166,12 @@ impl Filter {
     }
 
     pub fn wants_thread(&self, thread: &ThreadInfo, main_thread: u32) -> bool {
-        let is_it = |wanted: &String| {
+        let is_match = |wanted: &String| {
             thread.name.as_ref() == Some(wanted)
                 || wanted.parse() == Ok(thread.os_id)
                 || (wanted == "main" && thread.os_id == main_thread)
         };
-        self.threads.is_empty() || self.threads.iter().any(is_it)
+        self.threads.is_empty() || self.threads.iter().any(is_match)
     }
 }
 

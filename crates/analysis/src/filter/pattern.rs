@@ -14,7 +14,7 @@ pub struct Pattern {
     /// The forms of the pattern in a path, without wildcards: `/pandas/core/` and `/pandas/core.`.
     folder: String,
     stem: String,
-    is_wild: bool,
+    has_wildcard: bool,
 }
 
 impl Pattern {
@@ -34,7 +34,7 @@ impl Pattern {
             text: text.to_owned(),
             folder: format!("/{path}/"),
             stem: format!("/{path}."),
-            is_wild: text.contains(['*', '?']),
+            has_wildcard: text.contains(['*', '?']),
         })
     }
 
@@ -43,7 +43,7 @@ impl Pattern {
         if module == Some(self.text.as_str()) || file == self.text {
             return true;
         }
-        if self.is_wild {
+        if self.has_wildcard {
             return module.is_some_and(|module| glob::matches(&self.text, module))
                 || glob::matches(&self.text, file)
                 || self.matches_part(file);

@@ -19,14 +19,15 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
         .all()
         .map(|group| group.total.count)
         .fold(0, u64::saturating_add);
-    let is_much = |group: &&SiteGroup| {
+    let is_relevant = |group: &&SiteGroup| {
         let share = group.temporary.count as f64 / n_whole.max(1) as f64;
         share >= MIN_SHARE && group.temporary.count >= MIN_COUNT
     };
-    let mut much: Vec<&SiteGroup> = groups.all().filter(is_much).collect();
-    much.sort_by_key(|group| std::cmp::Reverse(group.temporary.count));
-    much.truncate(MAX_PER_SORT);
-    much.into_iter()
+    let mut relevant: Vec<&SiteGroup> = groups.all().filter(is_relevant).collect();
+    relevant.sort_by_key(|group| std::cmp::Reverse(group.temporary.count));
+    relevant.truncate(MAX_PER_SORT);
+    relevant
+        .into_iter()
         .map(|group| finding(session, group, n_whole, threshold))
         .collect()
 }

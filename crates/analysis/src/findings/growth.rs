@@ -218,7 +218,7 @@ mod tests {
         assert!(growth.confidence > 0.999);
         assert_eq!((growth.n_falls, growth.n_readings), (0, 75));
         assert_eq!(growth.from_bytes, 35 * MIB as u64);
-        // Memory that is freed at the end does not hide it.
+        // Memory that is freed at the end does not hide the growth.
         assert!(grows(|n| if n == 100 { 0 } else { n * MIB }).is_some());
     }
 

@@ -14,16 +14,17 @@ pub fn find(session: &Session) -> Vec<Finding> {
         let ledger = ledger(process)?;
         Some((ledger, session.shown_name(process)))
     });
-    let is_much = |(ledger, _): &(Ledger, String)| {
+    let is_relevant = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
         // If the free bytes were not measured, they need not be resident, and tuning libc would change nothing.
         ledger.is_libc_free_measured && share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
     };
-    let mut much: Vec<(Ledger, String)> = ledgers.filter(is_much).collect();
-    much.sort_by_key(|(ledger, _)| std::cmp::Reverse(ledger.libc_free_bytes));
-    much.truncate(MAX_PER_SORT);
-    let much = much.into_iter();
-    much.map(|(ledger, process)| finding(&ledger, process))
+    let mut relevant: Vec<(Ledger, String)> = ledgers.filter(is_relevant).collect();
+    relevant.sort_by_key(|(ledger, _)| std::cmp::Reverse(ledger.libc_free_bytes));
+    relevant.truncate(MAX_PER_SORT);
+    let relevant = relevant.into_iter();
+    relevant
+        .map(|(ledger, process)| finding(&ledger, process))
         .collect()
 }
 

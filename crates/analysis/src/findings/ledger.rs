@@ -8,9 +8,9 @@ use crate::model::Ledger;
 
 /// `None` if the recording did not end normally, or the kernel did not report the sizes.
 pub fn ledger(process: &Process) -> Option<Ledger> {
-    let live = |is_it: fn(Allocator) -> bool| {
+    let live = |is_counted: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
-        let sites = sites.filter(|site| is_it(site.allocator));
+        let sites = sites.filter(|site| is_counted(site.allocator));
         sites
             .map(|site| site.live.bytes)
             .fold(0, u64::saturating_add)
@@ -140,7 +140,7 @@ mod tests {
         MemoryPart::AnonymousAtStart,
     ];
 
-    /// Small numbers, which are often equal, sizes of real programs, and any number.
+    /// Generates small numbers, which are often equal, sizes of real programs, and any other number.
     fn bytes() -> impl Strategy<Value = u64> {
         prop_oneof![0..4u64, 0..(1u64 << 34), any::<u64>()]
     }

@@ -118,7 +118,7 @@ impl SiteGroups {
         }
     }
 
-    /// All groups but that of Heaptide's own memory, which users cannot change.
+    /// All groups except Heaptide's own memory, which users cannot change.
     pub fn all(&self) -> impl Iterator<Item = &SiteGroup> {
         self.groups.iter().filter(|group| group.at != self.own)
     }

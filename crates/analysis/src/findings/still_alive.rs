@@ -23,7 +23,8 @@ const APART_FROM_ARENAS: Headlines = Headlines {
     largest_part: "{} holds most at the end apart from Python's arenas, the largest part allocated by {}",
 };
 
-/// Returns the line, if at least this share of the peak was alive at the end and a line is responsible for it.
+/// Returns the finding. `None` if a smaller share of the peak was alive at the end, or if no line is responsible for
+/// it.
 pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     let groups = SiteGroups::new(session);
     let peak_bytes = groups.sum_bytes(|group| group.peak);

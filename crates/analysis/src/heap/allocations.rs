@@ -192,7 +192,7 @@ impl Live {
     }
 }
 
-/// The number of these operations, which are in order, before the cut.
+/// The number of these operations that come before the cut. Operations are in order.
 fn before(capture: &Capture, chunk: &DecodedChunk, ops: &Range<usize>, cut: Cut) -> usize {
     let first_after = match cut {
         Cut::Segment(number) => chunk

@@ -177,9 +177,9 @@ fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
             {
                 at += 1;
             }
-            let is_there = others.addresses.get(at) == Some(address)
+            let is_in_other = others.addresses.get(at) == Some(address)
                 && types[own.types[object] as usize] == Some(others.types[at]);
-            is_there == wanted
+            is_in_other == wanted
         });
     missing.map(|(object, _)| object as u32).collect()
 }

@@ -21,7 +21,7 @@ use super::view::Heap;
 pub struct ExploreLimits {
     /// Objects of each kind.
     pub per_kind: usize,
-    /// Kinds with objects; the others have only their sums.
+    /// The number of kinds whose objects are listed; the others have only sums.
     pub max_kinds: usize,
     /// Referrers of each object.
     pub max_referrers: usize,
@@ -94,7 +94,7 @@ pub fn explore(heap: &Heap, diff: Option<&HeapDiff>, limits: ExploreLimits) -> E
     }
     let tops = page.largest_children(heap.n_objects() as u32);
     let mut level = tops.clone();
-    // Three levels of the tree; deeper objects are in the page only for their kind or on a path.
+    // Adds three levels of the tree. Deeper objects are in the page only if they are large for their kind or on a path.
     for _ in 0..3 {
         page.add_all(level.iter().copied());
         level = level

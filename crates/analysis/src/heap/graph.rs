@@ -130,7 +130,7 @@ impl Bits {
         is_new
     }
 
-    /// In ascending order.
+    /// Returns the objects in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.words.iter().enumerate().flat_map(|(at, &word)| {
             let mut rest = word;

@@ -45,7 +45,7 @@ impl By {
     ];
 
     pub fn from_name(name: &str) -> Option<By> {
-        // Heapy's terms.
+        // These are heapy's names of the properties.
         let name = match name {
             "clodo" => "kind",
             "rcs" => "referrers",

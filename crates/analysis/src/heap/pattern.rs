@@ -6,7 +6,7 @@ use super::partition::{By, Partition};
 use super::set::ObjectSet;
 use super::view::Heap;
 
-/// Heapy's depth.
+/// Heapy's default depth.
 pub const DEPTH: usize = 7;
 /// A pattern with more rows is unreadable.
 const MAX_ROWS: usize = 1000;

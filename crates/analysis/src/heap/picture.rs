@@ -217,8 +217,8 @@ fn role_of(heap: &Heap, object: u32) -> Role {
 
 impl Picture {
     fn connect(&mut self, heap: &Heap, positions: &FxHashMap<u32, usize>, from: u32, to: u32) {
-        let ways = heap.references_between(from, to);
-        let text = match ways.as_slice() {
+        let references = heap.references_between(from, to);
+        let text = match references.as_slice() {
             [] => String::new(),
             [one] => one.clone(),
             [one, rest @ ..] => format!("{one} and {} more", rest.len()),

@@ -127,7 +127,7 @@ fn is_text_label(label: &str) -> bool {
     )
 }
 
-/// The tables of `sys`, and the variables of the import system's modules and of Heaptide's own.
+/// The tables of `sys`, and the variables of the import system's and Heaptide's modules.
 fn import_tables(heap: &Heap) -> Bits {
     let mut tables = Bits::new(heap.n_objects());
     let names = &heap.snapshot.names;

@@ -75,8 +75,8 @@ pub fn of_groups(heap: &Heap, n_groups: usize, group_of: &[u32]) -> Vec<Option<S
     }
     let largest = sums.into_iter().map(|(sums, n_objects)| {
         let n_known = sums.by_line.values().map(|&(_, count)| count).sum::<u64>();
-        let is_most = n_known * 2 >= n_objects;
-        is_most.then(|| sums.largest(1).pop()).flatten()
+        let is_mostly_known = n_known * 2 >= n_objects;
+        is_mostly_known.then(|| sums.largest(1).pop()).flatten()
     });
     largest.collect()
 }

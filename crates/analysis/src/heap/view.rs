@@ -332,8 +332,8 @@ impl Heap {
         })
     }
 
-    /// A path as one expression: `sys.modules['job'].__dict__['cache']['a']`. The middle of a long path, such as one through
-    /// a linked list, is a count.
+    /// A path as one expression: `sys.modules['job'].__dict__['cache']['a']`. In the middle of a long path, such as
+    /// through a linked list, references are only counted.
     pub fn path_text(&self, path: &[u32]) -> String {
         let hidden = paths::hidden(path);
         let mut steps = self.path_steps(&path[..hidden.start]);

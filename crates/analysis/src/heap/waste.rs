@@ -219,7 +219,7 @@ impl FirstReferrers {
         })
     }
 
-    /// A container and its owner, `list .items of job.Order`: equal ones form a row.
+    /// A container and its owner as text: `list .items of job.Order`. Containers with the same text form a row.
     fn text(&self, heap: &Heap, object: u32) -> String {
         let kind = heap.kind(object);
         let Some((holder, label)) = self.from[object as usize] else {

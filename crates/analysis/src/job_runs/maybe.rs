@@ -25,7 +25,7 @@ impl HasUnknown for f64 {
     const UNKNOWN: f64 = -1.0;
 }
 
-/// A number, or nothing.
+/// A number that may be unknown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Maybe<T>(T);
 

@@ -96,7 +96,7 @@ impl RecordReader {
             };
             let known = &self.runs.runs[at as usize];
             let is_same_start = (known.started - started).abs() < ROUNDING_SECONDS;
-            // The end of a job, without a duration from which its start follows.
+            // An end without a duration does not contain the start, so it belongs to the running job.
             let is_its_end = line.event == Event::End
                 && line.seconds.is_none()
                 && known.outcome == Outcome::Running;

@@ -12,7 +12,7 @@ const MIN_SPARE_ROWS: usize = 6;
 /// Added to the diagonal, relative to it, so that columns that change together can be solved.
 const RIDGE: f64 = 1e-9;
 /// One-sided bound of 95%.
-const BOUND: f64 = 1.645;
+const NORMAL_QUANTILE_95: f64 = 1.645;
 
 pub struct Regression {
     /// Sums of products of columns, row by row; after `solve`, their inverse.
@@ -123,7 +123,7 @@ impl Regression {
         };
         Some(Estimate {
             slope,
-            upper: slope + BOUND * error,
+            upper: slope + NORMAL_QUANTILE_95 * error,
             confidence: certainty(slope, error, spare),
             confidence_above_others,
         })

@@ -172,7 +172,7 @@ struct Life<'a> {
 #[derive(Default)]
 struct Sums {
     n_runs: usize,
-    /// Runs in blocks.
+    /// The number of runs in blocks, which have no early runs.
     n_late: usize,
     n_processes: u32,
     has_enough_runs: bool,

@@ -25,7 +25,7 @@ pub struct RunNumbers {
     pub resident_before: Maybe<u64>,
     pub resident_after: Maybe<u64>,
     pub resident_peak: Maybe<u64>,
-    /// Blocks of the job itself.
+    /// The peak of the job's own blocks.
     pub peak_bytes: Maybe<u64>,
     /// Bytes that the job allocated and left, minus bytes of earlier jobs that it freed.
     pub retained_bytes: Maybe<i64>,

@@ -31,7 +31,7 @@ pub enum Basis {
     Blocks,
     /// The job's own blocks, estimated from a sample.
     SampledBlocks,
-    /// The growth of the process while the job ran. Other work of the process is part of it.
+    /// The growth of the process while the job ran. It includes other work of the process.
     Resident,
 }
 
@@ -407,7 +407,8 @@ impl Group<'_> {
     }
 }
 
-/// Returns the largest number and the index of its text; of equal numbers, that of the first text in the alphabet.
+/// Returns the largest number and the index of its text; among equal numbers, the one whose text is first in
+/// alphabetical order.
 fn largest(numbers: FxHashMap<u32, u64>, texts: &[String]) -> Option<(u32, u64)> {
     let text = |at: u32| texts[at as usize].as_str();
     let numbers = numbers.into_iter();

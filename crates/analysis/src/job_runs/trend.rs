@@ -16,7 +16,7 @@
 pub const MIN_RUNS: usize = 8;
 /// The minimum confidence at which growth is a leak.
 pub const MIN_CONFIDENCE: f64 = 0.95;
-/// Longer series are thinned out evenly: the number of pairs grows with the square.
+/// Longer series are thinned out evenly: the number of pairs is quadratic.
 const MAX_POINTS: usize = 256;
 const MAX_PAIRS: usize = 2_000_000;
 

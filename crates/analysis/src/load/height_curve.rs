@@ -29,9 +29,9 @@ impl HeightCurve {
         let series = &sums.heap;
         let after_last_event = sums.last_time.saturating_add(1);
         let end = process.end_units().max(after_last_event).min(span.end);
-        let is_fine = series.bin_units == 1;
+        let is_bin_exact = series.bin_units == 1;
         let bins = series.highest.iter().enumerate();
-        let bins = bins.map(|(bin, &bytes)| (series.bin_start(bin), bytes, is_fine));
+        let bins = bins.map(|(bin, &bytes)| (series.bin_start(bin), bytes, is_bin_exact));
         let after_bins = match series.highest.len() {
             0 => None,
             n => Some((series.bin_start(n), sums.whole_end_bytes, true)),

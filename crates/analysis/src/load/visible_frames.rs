@@ -298,8 +298,8 @@ fn hide(visible: &mut [VisibleFrame], mut at: usize) {
     }
 }
 
-/// Hides the installed command where it is alone on a stack: after the program has ended, while the command passes on its
-/// exit code. Other stacks, in which the profiler's own frames follow it, identify it as Heaptide's.
+/// Hides the installed command on stacks where it is alone: the program has ended, and the command returns its exit
+/// code. Other stacks, where the profiler's own frames follow, show that it is Heaptide's command.
 fn hide_end_of_command(stacks: &Stacks, names: &Names, visible: &mut [VisibleFrame]) {
     let own_codes: FxHashSet<u32> = stacks
         .iter()

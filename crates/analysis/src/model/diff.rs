@@ -48,7 +48,7 @@ pub struct Estimate {
     pub variance: f64,
 }
 
-/// A location below its caller, which is the number of another frame.
+/// A location, and its caller as the number of another frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DiffFrame {
     pub location: u32,

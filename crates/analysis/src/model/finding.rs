@@ -15,7 +15,7 @@ pub struct Finding {
     /// The nearest line of the user's own code on the stack; may be the same as `location`.
     pub user: Option<Location>,
     pub headline: Sentence,
-    /// The numbers for the finding, and those against it.
+    /// The numbers that support the finding, and those that contradict it.
     pub evidence: Vec<Sentence>,
     pub advice: &'static str,
     /// The numbers of the sentences by their JSON keys.

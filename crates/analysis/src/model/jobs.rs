@@ -24,7 +24,7 @@ pub struct JobSums {
     /// Nanoseconds since 1970. It may lie before the start of the recording.
     pub began_unix_ns: u64,
     pub ended_unix_ns: Option<u64>,
-    /// The recording started after the job, so some of its memory is missing.
+    /// Whether the job began before the recording, so that some of its memory is missing.
     pub began_before_recording: bool,
     /// Operating-system id of the thread in which it began.
     pub thread: u32,
@@ -33,7 +33,7 @@ pub struct JobSums {
     /// The high-water mark of the job's own live bytes.
     pub peak: Amount,
     pub peak_unix_ns: u64,
-    /// Live when it ended; `None` if it runs or the end was not recorded.
+    /// Live when the job ended; `None` if it is running, or if its end was not recorded.
     pub retained: Option<Amount>,
     /// Live at the end of the recording.
     pub retained_now: Amount,
@@ -95,7 +95,7 @@ pub struct JobGroup {
     pub n_failed: u64,
     pub n_running: u64,
     pub allocated: Amount,
-    /// The largest peak of one of them, and its error (95%).
+    /// The largest peak of one job, and its error (95%).
     pub peak: Amount,
     /// Live when they ended, summed.
     pub retained: Amount,

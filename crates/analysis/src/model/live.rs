@@ -10,7 +10,7 @@ use super::quality::Stopped;
 pub struct Live {
     pub pid: u32,
     pub command: Vec<String>,
-    /// Since the recording began.
+    /// Nanoseconds since the recording began.
     pub elapsed_ns: u64,
     /// Whether the recording has ended normally, so that these numbers are final.
     pub is_ended: bool,

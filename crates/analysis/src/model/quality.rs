@@ -82,9 +82,9 @@ pub struct Sampling {
 /// A recording that failed before its program ended, for example because the disk was full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
-    /// Since the recording began.
+    /// Nanoseconds since the recording began.
     pub elapsed_ns: u64,
-    /// Events since then, until the process ended or until now.
+    /// Events that were dropped since then, until the process ended or until now.
     pub n_dropped: u64,
     pub reason: String,
 }
@@ -105,7 +105,7 @@ impl Stopped {
 /// An interval that was recorded in one mode, until the next one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModeInterval {
-    /// Since the recording began.
+    /// Nanoseconds since the recording began.
     pub from_ns: u64,
     pub mode: Mode,
 }

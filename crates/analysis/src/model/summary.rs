@@ -9,7 +9,7 @@ use super::quality::Quality;
 pub struct Summary {
     /// In no particular order.
     pub functions: Vec<FunctionSum>,
-    /// The bytes that are 100%.
+    /// The total that percentages refer to.
     pub total_bytes: u64,
     pub measure: Measure,
     pub quality: Quality,

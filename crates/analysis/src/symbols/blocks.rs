@@ -1,6 +1,6 @@
 //! Finds the lines of a function in a source file by indentation, because a capture has only lines and names.
 
-/// The lines of a function, counted from 1, both included.
+/// The first and the last line of a function, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Block {
     pub first: u32,

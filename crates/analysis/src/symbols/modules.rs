@@ -78,8 +78,8 @@ impl<'a> Modules<'a> {
         };
         let stdlib = self.stdlib.iter().map(String::as_str);
         let known = self.imports.iter().copied().chain(stdlib);
-        let rests = known.filter(|folder| !folder.is_empty()).filter_map(below);
-        rests.min_by_key(|rest| rest.len()).unwrap_or(file)
+        let paths = known.filter(|folder| !folder.is_empty()).filter_map(below);
+        paths.min_by_key(|rest| rest.len()).unwrap_or(file)
     }
 }
 

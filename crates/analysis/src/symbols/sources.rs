@@ -12,7 +12,7 @@ const MAX_LINE_CHARS: usize = 160;
 
 pub struct Sources {
     working_directory: String,
-    /// Files that changed later are not the ones that ran.
+    /// The end of the recording. Files that changed later differ from the program that ran.
     ended: SystemTime,
     files: FxHashMap<String, Option<Vec<Box<str>>>>,
     n_bytes_left: usize,

@@ -17,9 +17,9 @@ use crate::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole, Trend};
 /// The maximum number of curves of children; more could not be distinguished.
 const MAX_CHILDREN: usize = 10;
 /// A limit this many times above the peak is not drawn: it would flatten the curves.
-const FAR: u64 = 4;
+const MAX_LIMIT_FACTOR: u64 = 4;
 /// Nodes of one run may start this far apart, and their clocks may differ.
-const APART_S: f64 = 10.0;
+const MAX_START_DIFFERENCE_S: f64 = 10.0;
 
 /// The user's options.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ fn overlap(runs: &[Named<'_>]) -> bool {
         })
         .collect();
     let apart_s = if nodes.len() == runs.len() {
-        APART_S
+        MAX_START_DIFFERENCE_S
     } else {
         0.0
     };
@@ -298,7 +298,7 @@ impl Builder<'_> {
             &timeline.group
         };
         let Some(peak) = peak(curve) else { return };
-        if limit / FAR > peak.bytes {
+        if limit / MAX_LIMIT_FACTOR > peak.bytes {
             let peak = peak.bytes;
             self.chart
                 .notes

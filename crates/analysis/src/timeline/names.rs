@@ -19,7 +19,7 @@ pub fn short_names<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<&'a str
     short
 }
 
-/// The last `n` parts; all of it if it has fewer.
+/// The last `n` parts of a name, or the whole name if it has fewer.
 fn ending(name: &str, n: usize) -> &str {
     let start = name
         .rmatch_indices('.')

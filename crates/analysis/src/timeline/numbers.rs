@@ -42,7 +42,7 @@ pub fn peak_within(timeline: &Timeline, function: &str) -> Option<Point> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
     pub bytes_per_s: f64,
-    /// At `from_s`.
+    /// The value at `from_s`.
     pub bytes: f64,
     pub from_s: f64,
 }
@@ -102,11 +102,15 @@ pub fn forecast(curve: &[Point], limit: u64) -> Option<f64> {
 /// interval after its last, so that the sum does not drop between two samples.
 pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
     let mut moments: Vec<(f64, usize, u64)> = Vec::new();
-    for (which, curve) in curves.iter().enumerate() {
-        moments.extend(curve.iter().map(|point| (point.time_s, which, point.bytes)));
+    for (number, curve) in curves.iter().enumerate() {
+        moments.extend(
+            curve
+                .iter()
+                .map(|point| (point.time_s, number, point.bytes)),
+        );
         if let (Some(last), true) = (curve.last(), curve.len() > 1) {
-            let usual = (last.time_s - curve[0].time_s) / (curve.len() - 1) as f64;
-            moments.push((last.time_s + usual, which, 0));
+            let mean_interval = (last.time_s - curve[0].time_s) / (curve.len() - 1) as f64;
+            moments.push((last.time_s + mean_interval, number, 0));
         }
     }
     moments.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -117,8 +121,8 @@ pub fn sum_of(curves: &[&[Point]]) -> Vec<Point> {
     let end = end.fold(f64::NEG_INFINITY, f64::max);
     let mut now = vec![0u64; curves.len()];
     let mut sums: Vec<Point> = Vec::new();
-    for (time_s, which, bytes) in moments {
-        now[which] = bytes;
+    for (time_s, number, bytes) in moments {
+        now[number] = bytes;
         if time_s > end {
             break;
         }

@@ -15,7 +15,7 @@ pub fn title(process: &Process) -> String {
     if !is_python(&process.name) || !words.next().is_some_and(is_python) {
         return process.name.clone();
     }
-    // Options of the interpreter that take no value; any other leaves the name as it is.
+    // Options of the interpreter that take no value. With any other option, the title is the name of the process.
     let is_option = |word: &&str| {
         let letters = word.strip_prefix('-').unwrap_or_default();
         !letters.is_empty() && letters.bytes().all(|letter| OPTIONS.contains(&letter))

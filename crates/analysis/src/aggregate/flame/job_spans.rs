@@ -41,8 +41,8 @@ pub(super) fn longest(
     let mut numbers: FxHashMap<String, u32> = numbers.collect();
     let position = |wanted: &crate::load::Process| {
         let mut processes = session.processes.iter();
-        let is_it = |process: &crate::load::Process| std::ptr::eq(process, wanted);
-        processes.position(is_it).unwrap_or(0) as u32
+        let is_same = |process: &crate::load::Process| std::ptr::eq(process, wanted);
+        processes.position(is_same).unwrap_or(0) as u32
     };
     let spans = all.into_iter().map(|(start_ns, end_ns, process, job)| {
         let name = process.registry.jobs.name(job);

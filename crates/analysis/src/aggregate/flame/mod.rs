@@ -187,13 +187,13 @@ fn node_of<'a>(
     location: impl Fn(u32) -> &'a Location,
 ) -> Option<u32> {
     let measure = finding.measure?;
-    let is_there = |own: &&Own| match nodes[own.node as usize].content {
+    let is_at_finding = |own: &&Own| match nodes[own.node as usize].content {
         FlameContent::Frame(at) => Some(location(at)) == finding.location.as_ref(),
         FlameContent::NoFrames => finding.location.is_none(),
         _ => false,
     };
-    let there = own.iter().filter(is_there);
-    let largest = there.max_by_key(|own| own.amounts[measure as usize].bytes)?;
+    let at_finding = own.iter().filter(is_at_finding);
+    let largest = at_finding.max_by_key(|own| own.amounts[measure as usize].bytes)?;
     Some(largest.node)
 }
 
