@@ -91,7 +91,7 @@ impl Image {
         }
     }
 
-    /// Fills a triangle. A dot belongs to it if its middle does.
+    /// Fills all dots whose middle lies in the triangle.
     pub fn triangle(&mut self, corners: [(f64, f64); 3], colour: Colour) {
         let [a, b, c] = corners;
         let side = |p: (f64, f64), q: (f64, f64), at: (f64, f64)| {
@@ -142,7 +142,7 @@ impl Image {
         }
     }
 
-    /// The font has only Latin letters; shortened texts contain this character.
+    /// Draws `…`, which shortened texts contain and the font lacks.
     fn ellipsis(&mut self, left: f64, baseline: f64, size: TextSize, colour: Colour) {
         let gap = size.advance() as f64 / 3.0;
         for n in 0..3 {

@@ -333,7 +333,7 @@ fn node_type(heap: &Heap, object: u32) -> u32 {
 }
 
 /// Odd 32-bit numbers derived from addresses: an address has the same number in every snapshot, unless two distant
-/// addresses collide, which moves the later one.
+/// addresses collide. Then the later one gets another number.
 fn ids(addresses: &[u64]) -> Vec<u32> {
     const N_IDS: u64 = (1 << 31) - 64;
     let mut taken: FxHashSet<u64> = FxHashSet::default();

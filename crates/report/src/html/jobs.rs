@@ -10,10 +10,10 @@ use crate::json::jobs::{CaptureLink, PageContent, page};
 pub(super) const JOBS: &str = include_str!("../../../../web/dist/jobs.html");
 /// A browser shows this many runs without delay.
 const MAX_SPANS: usize = 4000;
-/// A page with fewer would be useless.
+/// A page with fewer runs would be useless.
 const MIN_SPANS: usize = 16;
 
-/// Writes the page. `title` names the source; `captures` are those of [`JobRuns::captures`].
+/// Writes the page. `title` names the source; `captures` has a link for each of [`JobRuns::captures`].
 pub fn jobs_page(
     out: &mut dyn Write,
     runs: &JobRuns,
@@ -23,7 +23,7 @@ pub fn jobs_page(
     worker_name: &dyn Fn(u32) -> String,
 ) -> io::Result<()> {
     let mut max_spans = MAX_SPANS;
-    // Keys of jobs have any length, so the size is found by trial.
+    // Keys of jobs may have any length, so the number of runs is found by trial.
     let packed = loop {
         let workers = workers(runs, max_spans);
         let content = PageContent {

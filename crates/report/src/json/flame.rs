@@ -94,11 +94,11 @@ pub fn flame(
     let owners = flame.owners.iter().map(|&(_, owner)| owner_number(owner));
     last_column(out, "owner", owners)?;
     out.write_all(b"},\"nodes\":{")?;
-    let ups = flame.nodes.iter().enumerate();
+    let parent_steps = flame.nodes.iter().enumerate();
     column(
         out,
         "up",
-        ups.map(|(number, node)| number as u32 - node.parent),
+        parent_steps.map(|(number, node)| number as u32 - node.parent),
     )?;
     last_column(
         out,

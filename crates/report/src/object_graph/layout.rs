@@ -19,7 +19,7 @@ const PORT: f64 = 9.0;
 const MAX_PORTS_WIDTH: f64 = 360.0;
 /// Parts wrap at this width, or at a width that gives the picture a good aspect ratio.
 const LEAST_WIDTH: f64 = 1200.0;
-const SHAPE: f64 = 1.5;
+const ASPECT_RATIO: f64 = 1.5;
 /// The width of an arrow from a box to itself, on its right side.
 const LOOP: f64 = 26.0;
 
@@ -79,25 +79,25 @@ pub fn layout(graph: &Graph, arrows: &[Arrow], shown: &[String]) -> Layout {
         .iter()
         .map(|size| (size.width + GAP) * (size.height + 90.0))
         .sum();
-    let wide = (area.sqrt() * SHAPE).max(LEAST_WIDTH);
+    let wide = (area.sqrt() * ASPECT_RATIO).max(LEAST_WIDTH);
     let mut all = Layout {
         boxes: vec![Rect::default(); sizes.len()],
         labels: vec![None; arrows.len()],
         lines: vec![None; arrows.len()],
         ..Layout::default()
     };
-    let (mut x, mut y, mut shelf) = (MARGIN, MARGIN, 0.0f64);
+    let (mut x, mut y, mut row_height) = (MARGIN, MARGIN, 0.0f64);
     for part in parts(graph.nodes.len(), arrows) {
         let drawn = Part::new(&part, &sizes, arrows, &label, wide);
         let (width, height) = (drawn.coordinates.width, drawn.coordinates.height);
         if x > MARGIN && x + width > MARGIN + wide {
-            (x, y, shelf) = (MARGIN, y + shelf + PART_GAP, 0.0);
+            (x, y, row_height) = (MARGIN, y + row_height + PART_GAP, 0.0);
         }
         drawn.put(x, y, &sizes, &label, &mut all);
         all.width = all.width.max(x + width + MARGIN);
         all.height = all.height.max(y + height + MARGIN);
         x += width + PART_GAP;
-        shelf = shelf.max(height);
+        row_height = row_height.max(height);
     }
     all
 }

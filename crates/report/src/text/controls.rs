@@ -45,7 +45,7 @@ pub fn escape_line(text: &str) -> Cow<'_, str> {
 
 fn push(out: &mut String, character: char) {
     if is_interpreted(character) {
-        // All of them have four digits.
+        // All interpreted characters have at most four digits.
         out.push_str(&format!("\\u{:04x}", character as u32));
     } else {
         out.push(character);
@@ -73,7 +73,7 @@ impl<W: Write> Escaping<W> {
     /// Escapes `bytes`, and keeps an incomplete end unless it `is_last`.
     fn pass(&mut self, bytes: &[u8], is_last: bool) -> io::Result<()> {
         if self.pending.is_empty() {
-            // Almost all text.
+            // The fast path, for almost all text.
             match std::str::from_utf8(bytes) {
                 Ok(text) if !text.contains(is_interpreted) => return self.out.write_all(bytes),
                 _ => {}

@@ -32,14 +32,14 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
         writeln!(out, "{}", options.style.bold(&note))?;
     }
     whole(diff).write(out, options.max_width, options.style)?;
-    let sure: Vec<&DiffStack> = diff
+    let significant: Vec<&DiffStack> = diff
         .stacks
         .iter()
         .filter(|stack| !stack.change.is_noise())
         .collect();
-    let n_noise = diff.stacks.len() - sure.len();
+    let n_noise = diff.stacks.len() - significant.len();
     let about = describe(diff.measure);
-    if sure.is_empty() {
+    if significant.is_empty() {
         let how = if n_noise > 0 {
             "no stack changed by more than its noise"
         } else {
@@ -50,7 +50,7 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
         let heading = format!("Largest changes, {about}");
         writeln!(out, "\n{}", options.style.bold(&heading))?;
         let is_sampled = is_sampled(diff);
-        let shown = sure.iter().take(options.max_rows);
+        let shown = significant.iter().take(options.max_rows);
         let table = Table {
             titles: titles("Where", is_sampled),
             rows: shown
@@ -60,8 +60,8 @@ pub fn diff(out: &mut dyn Write, diff: &Diff, options: &Options) -> io::Result<(
         };
         table.write(out, options.max_width, options.style)?;
     }
-    if sure.len() > options.max_rows {
-        let (n_more, n_all) = (sure.len() - options.max_rows, sure.len());
+    if significant.len() > options.max_rows {
+        let (n_more, n_all) = (significant.len() - options.max_rows, significant.len());
         writeln!(out, "{n_more} more stacks changed: -n {n_all} shows all")?;
     }
     if n_noise > 0 {

@@ -108,8 +108,8 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
     }
     if quality.n_overlaps > 0 {
         notes.push(format!(
-            "{} blocks were allocated at the address of a live block; records of frees are missing, so the peak may count \
-             up to as many freed blocks",
+            "{} blocks were allocated at the address of a live block; some frees were not recorded, so the peak may \
+             include up to that many freed blocks",
             quality.n_overlaps
         ));
     }
@@ -186,7 +186,8 @@ fn effect(reason: Lost) -> &'static str {
 const MIN_ARENA_SHARE: f64 = 0.2;
 const MIN_ARENA_BYTES: u64 = 4 << 20;
 
-/// A note that part of `whole` bytes lies in arenas of Python's object allocator, if that matters. `when` follows the sizes.
+/// A note that part of `whole` bytes lies in arenas of Python's object allocator, if that matters. `when` is the text
+/// after the sizes.
 pub fn arenas(bytes: u64, whole: u64, when: &str) -> Option<String> {
     let is_much = bytes >= MIN_ARENA_BYTES && bytes as f64 >= whole as f64 * MIN_ARENA_SHARE;
     is_much.then(|| {
@@ -226,15 +227,13 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if quality.is_part {
         notes.push(
-            "the peak is that of the whole process, and the filter's share of it is shown; the heap over time is that of \
-             the whole process"
+            "the report shows the filter's share of the peak of the whole process; the heap over time is not filtered"
                 .to_owned(),
         );
     }
     if quality.peak_moment == PeakMoment::EachOwn {
         notes.push(
-            "the captures do not show the common peak of the processes, because they hold sums instead of the events of that \
-             time"
+            "the common peak of the processes is unknown, because the captures have sums instead of events for that time"
                 .to_owned(),
         );
     }

@@ -26,7 +26,7 @@ pub fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// The first part of a text, at most `max` columns.
+/// Cuts the end of a text, so that it has at most `max` columns.
 pub fn end(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {
@@ -66,7 +66,8 @@ pub fn wrap(text: &str, max: Option<usize>) -> Vec<String> {
     lines
 }
 
-/// The last part of a text, at most `max` columns: the file name of a path, with whole folders before it if they fit.
+/// Cuts the start of a text, so that it has at most `max` columns: a path keeps its file name, with whole folders
+/// before it if they fit.
 pub fn start(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {
@@ -89,7 +90,7 @@ pub fn start(text: &str, max: usize) -> String {
     format!("{CUT}{whole}")
 }
 
-/// At most `max` columns, half of them from the beginning and half from the end of the text.
+/// Cuts the middle of a text, so that it has at most `max` columns.
 pub fn middle(text: &str, max: usize) -> String {
     let text = harmless(text);
     if width(&text) <= max {

@@ -203,14 +203,14 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     while rest.len() > width {
         let fitting = &rest[..width];
-        let blank_behind = rest[width] == ' ';
+        let is_blank_next = rest[width] == ' ';
         // A line does not break after the slash that begins a path.
         let is_seam = |at: &usize| {
             fitting[*at] == ' ' || *at > 0 && fitting[*at] == '/' && fitting[at - 1] != ' '
         };
         let seam = (0..width).rev().find(is_seam);
         let at = match seam {
-            _ if blank_behind => width,
+            _ if is_blank_next => width,
             Some(seam) => seam + 1,
             None => width,
         };

@@ -9,7 +9,7 @@ pub struct Axis {
     pub to: f64,
     pub marks: Vec<f64>,
     pub unit: &'static str,
-    /// The number of original units in one of these.
+    /// The number of bytes or seconds in one unit of the axis.
     pub scale: f64,
     n_decimals: usize,
 }
@@ -70,11 +70,11 @@ impl Axis {
 
     /// 1, 2, 2.5 or 5 times a power of ten.
     fn step(&self, n_marks: usize) -> f64 {
-        let rough = (self.to - self.from) / n_marks.max(1) as f64;
-        let power = 10f64.powf(rough.log10().floor());
+        let min_step = (self.to - self.from) / n_marks.max(1) as f64;
+        let power = 10f64.powf(min_step.log10().floor());
         let times = [1.0, 2.0, 2.5, 5.0]
             .into_iter()
-            .find(|times| times * power >= rough);
+            .find(|times| times * power >= min_step);
         times.unwrap_or(10.0) * power
     }
 

@@ -279,7 +279,7 @@ impl Drawing {
             self.line(vec![(LEFT, y), (right, y)], RED, 1.0, true);
             texts.push(labels::peak((seconds, bytes)));
         }
-        // Above the plot: within it, they would lie on curves.
+        // The texts are above the plot: within it, they would cover curves.
         if !texts.is_empty() {
             self.text(right, 45.0, texts.join(", "), Anchor::End, RED);
         }

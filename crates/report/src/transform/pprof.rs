@@ -162,7 +162,7 @@ type Label = (u64, u64);
 /// Labels of one process's samples.
 struct Labels {
     pid: Label,
-    /// Its name, where the ID alone is ambiguous.
+    /// The name of the process, if its ID is ambiguous.
     process: Option<Label>,
     /// For each thread its ID, and its name if it has one.
     threads: Vec<(Option<Label>, Label)>,

@@ -73,12 +73,12 @@ fn profile(
     is_bytes: bool,
 ) -> io::Result<()> {
     let stacks = merged::stacks(model, measure).into_iter();
-    let weighed = stacks.map(|(stack, amount)| {
+    let weighted = stacks.map(|(stack, amount)| {
         let weight = if is_bytes { amount.bytes } else { amount.count };
         (stack, weight)
     });
-    let weighed: Vec<(Option<usize>, u64)> = weighed.filter(|&(_, weight)| weight > 0).collect();
-    let sum: u64 = weighed
+    let weighted: Vec<(Option<usize>, u64)> = weighted.filter(|&(_, weight)| weight > 0).collect();
+    let sum: u64 = weighted
         .iter()
         .map(|&(_, weight)| weight)
         .fold(0, u64::saturating_add);
@@ -88,7 +88,7 @@ fn profile(
         "\n{{\"type\":\"sampled\",\"name\":\"{name}\",\"unit\":\"{unit}\",\"startValue\":0,\"endValue\":{sum},\n\
          \"samples\":"
     )?;
-    let samples = weighed.iter().map(|&(stack, _)| {
+    let samples = weighted.iter().map(|&(stack, _)| {
         let frames = merged::frames(model, stack);
         let mut frames: Vec<usize> = frames.collect();
         if frames.is_empty() {
@@ -99,7 +99,7 @@ fn profile(
     });
     lines::array(out, samples)?;
     out.write_all(b",\n\"weights\":")?;
-    let weights = weighed.iter().map(|&(_, weight)| Value::from(weight));
+    let weights = weighted.iter().map(|&(_, weight)| Value::from(weight));
     lines::value(out, &weights.collect())?;
     out.write_all(b"}")
 }

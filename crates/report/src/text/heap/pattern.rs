@@ -7,7 +7,7 @@ use heaptide_analysis::heap::pattern::{Flag, PatternRow};
 
 use super::More;
 
-/// Heapy's width.
+/// The line width of heapy's output.
 const WIDTH: usize = 80;
 /// The column of the first row's flag.
 const FLAG_COLUMN: usize = 9;

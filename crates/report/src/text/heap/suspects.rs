@@ -177,7 +177,7 @@ pub fn waste(
 
 /// The sentence of a row.
 pub fn sentence(row: &Waste) -> String {
-    // Which dicts belong to an object matters in tables of types only.
+    // The owner of a dict matters only in tables of types.
     let what = row.what.replace(" (no owner)", "");
     match row.category {
         WasteCategory::DuplicateText => format!("copies of {what}: intern them, or share one"),
