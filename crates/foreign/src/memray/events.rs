@@ -137,7 +137,7 @@ struct Thread {
     n_hidden: usize,
     /// Number of its chunks so far.
     n_chunks: u32,
-    /// It has operations in this window.
+    /// Whether the thread has operations in this window.
     is_active: bool,
     chunk: DecodedChunk,
     /// The last time mark in the chunk.

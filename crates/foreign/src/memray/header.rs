@@ -23,7 +23,7 @@ pub struct FileHeader {
     pub has_native_stacks: bool,
     pub start_ms: u64,
     pub end_ms: u64,
-    /// memray's number of the main thread. It numbers threads from 1, in the order in which it first saw them.
+    /// memray's number of the main thread. memray numbers threads from 1, in the order in which it first saw them.
     pub main_thread: u64,
     /// Number of the main thread's outermost frames that belong to memray.
     pub n_own_frames: usize,

@@ -13,7 +13,7 @@ const WINDOW: usize = 256 << 10;
 /// Longer records count as damage. The longest valid ones hold a code object's line table.
 const MAX_RECORD: usize = 16 << 20;
 /// If fewer bytes than this are left, the window moves before the next record is read.
-const ENOUGH: usize = 4 << 10;
+const MIN_UNREAD_BYTES: usize = 4 << 10;
 
 trait ReadSeek: Read + Seek {}
 impl<T: Read + Seek> ReadSeek for T {}
@@ -86,7 +86,7 @@ impl Input {
     pub fn advance(&mut self, n_bytes: usize) {
         self.start = (self.start + n_bytes).min(self.end);
         self.offset += n_bytes as u64;
-        if self.end - self.start < ENOUGH && !self.is_at_end {
+        if self.end - self.start < MIN_UNREAD_BYTES && !self.is_at_end {
             self.fill();
         }
     }

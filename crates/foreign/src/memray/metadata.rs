@@ -44,7 +44,7 @@ pub struct Metadata {
 impl Metadata {
     pub fn new(header: &FileHeader) -> Metadata {
         let mut builder = RegistryBuilder::new(0);
-        // Two points make a clock unit a millisecond.
+        // Two points define the clock: one unit is a millisecond.
         for ticks in [0, 1000] {
             builder.add(Entry::Clock {
                 ticks,

@@ -38,7 +38,8 @@ use super::input::Input;
 
 /// Number of remembered addresses.
 const N_RECENT: usize = 15;
-/// The upper half of `sys.hexversion`. Only this Python counts instructions; others count bytes, two per instruction.
+/// The upper half of `sys.hexversion`. Only Python 3.10 counts instructions; other versions count bytes, two per
+/// instruction.
 const PYTHON_3_10: u32 = 0x030a;
 
 /// A record of a file.
@@ -105,7 +106,7 @@ pub enum Next {
 /// The reason why a record could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
-    /// The bytes end inside it.
+    /// The bytes end inside the record.
     TooShort,
     Wrong,
 }

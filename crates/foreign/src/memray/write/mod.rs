@@ -143,7 +143,7 @@ fn code_of(line: usize) -> u64 {
     line as u64 + 1
 }
 
-/// memray's number of an allocating function. It has fewer functions than Heaptide.
+/// memray's number of an allocating function. memray distinguishes fewer functions than Heaptide.
 pub fn function(allocator: Allocator) -> u8 {
     match allocator {
         Allocator::PymallocMalloc => 2,

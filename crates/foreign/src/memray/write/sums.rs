@@ -80,7 +80,7 @@ pub fn write_sums(
     out.write_all(&[0x0f])
 }
 
-/// The number of a stack: they count from 1.
+/// The number of a stack, counted from 1.
 fn node_of(stack: Option<usize>) -> u64 {
     stack.map_or(0, |at| at as u64 + 1)
 }
