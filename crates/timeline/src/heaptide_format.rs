@@ -17,11 +17,11 @@ pub const MAGIC: &str = "heaptide timeline 1";
 pub const WRITTEN_BY: &str = "version ";
 
 /// An idle run gets a line at least this often.
-const SILENCE_S: f64 = 1.0;
+const MAX_SILENCE_S: f64 = 1.0;
 
 /// The reader restores omitted samples at the sampling interval, but at least this far apart, so that a small file does
 /// not become a large timeline.
-const CLOSEST_S: f64 = 0.01;
+const MIN_DISTANCE_S: f64 = 0.01;
 
 /// The values written so far: only changes are written.
 #[derive(Default)]
@@ -105,7 +105,7 @@ pub fn tick(line: &mut String, written: &mut Written, header: &Header, tick: &Ti
         }
         written.limit = Some(tick.limit);
     }
-    if line.len() == bare && since_s - written.last_s < SILENCE_S {
+    if line.len() == bare && since_s - written.last_s < MAX_SILENCE_S {
         line.truncate(start);
         return;
     }
@@ -154,7 +154,7 @@ struct Reader {
     now: Vec<Option<Memory>>,
     /// Last usage of the control group.
     group: Option<u64>,
-    /// Numbers in the file to indices in the list.
+    /// Maps numbers in the file to indices in the list.
     indices: HashMap<usize, usize>,
     /// The time of the last point.
     last_s: Option<f64>,
@@ -249,13 +249,13 @@ impl Reader {
         is_whole.then_some(())
     }
 
-    /// Restores the samples before `time_s` that were omitted because nothing changed. During a longer gap than a
-    /// recorder leaves, there were no samples.
+    /// Restores the samples before `time_s` that were omitted because nothing changed. A gap that is longer than a
+    /// recorder leaves has no samples.
     fn hold_until(&mut self, time_s: f64) {
         let Some(last_s) = self.last_s else { return };
-        let interval_s = self.timeline.header.interval_s.max(CLOSEST_S);
+        let interval_s = self.timeline.header.interval_s.max(MIN_DISTANCE_S);
         let n_missing = ((time_s - last_s) / interval_s).round() - 1.0;
-        if !(n_missing >= 1.0 && time_s - last_s <= SILENCE_S + 2.0 * interval_s) {
+        if !(n_missing >= 1.0 && time_s - last_s <= MAX_SILENCE_S + 2.0 * interval_s) {
             return;
         }
         let n_missing = n_missing as u32;

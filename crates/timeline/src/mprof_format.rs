@@ -101,7 +101,7 @@ pub fn read(text: &str) -> Option<Timeline> {
     let (mut n_known, mut n_unknown, mut n_commands) = (0, 0, 0);
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let (word, values) = line.split_once(' ').unwrap_or((line, ""));
-        let understood = match word {
+        let parsed = match word {
             "MEM" => memory(values).map(|point| timeline.total.push(point)),
             "CHLD" => child(&mut timeline, &mut children, values),
             "FUNC" => read_call(values).map(|call| timeline.calls.push(call)),
@@ -113,7 +113,7 @@ pub fn read(text: &str) -> Option<Timeline> {
             "HEAPTIDE" => heaptide_line(&mut timeline, values),
             _ => None,
         };
-        match understood {
+        match parsed {
             Some(()) => n_known += 1,
             None => n_unknown += 1,
         }
@@ -177,7 +177,7 @@ fn heaptide_line(timeline: &mut Timeline, values: &str) -> Option<()> {
         "host" => timeline.header.host = Some(unescape(rest)),
         "fact" => timeline.header.facts.extend(fact(rest)),
         "rank" => timeline.header.rank = Some(rest.parse().ok()?),
-        // A .dat file has one size per process; its meaning is for labels only.
+        // A .dat file has one size per process. The backend only chooses its label.
         "backend" => timeline.header.backend = Backend::parse(rest)?,
         "limit" => {
             let (limit, time) = rest.split_once(' ')?;

@@ -82,7 +82,7 @@ pub fn read_file(path: &Path) -> Result<Timeline, ReadError> {
     read(path, &bytes)
 }
 
-/// The version of the format, and that of Heaptide, are printed, so a text that cannot be a version is left out.
+/// Both versions are printed, so a text that cannot be a version is left out.
 fn newer(path: &Path, format: &str, rest: &str) -> ReadError {
     let is_version = |text: &&str| {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || ".+-".contains(letter);
