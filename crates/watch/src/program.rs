@@ -12,7 +12,7 @@ use crate::sys::{self, Change, HeldSignals};
 
 /// The longest wait when there is nothing else to do. Bounded, because the SIGCHLD of a child's end may be delivered to
 /// another thread of this process.
-const LONG: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The program could not be started.
 #[derive(Debug)]
@@ -50,8 +50,9 @@ pub struct Program {
     pause: Pause,
 }
 
-/// Handles Ctrl-Z: the terminal signals this process and the program, and this process stops once the program has. The two
-/// events come in any order. If the program ignores the signal, both continue. A stop sent only to the program is ignored.
+/// Handles Ctrl-Z: the terminal signals this process and the program, and this process stops once the program has
+/// stopped. The two events come in any order. If the program ignores the signal, both continue. A stop sent only to the
+/// program is ignored.
 #[derive(Debug, Default)]
 struct Pause {
     is_asked: bool,
@@ -104,7 +105,7 @@ impl Program {
             }
             let left = match deadline {
                 Some(deadline) => deadline.saturating_duration_since(Instant::now()),
-                None => LONG,
+                None => MAX_WAIT,
             };
             let arrived = self.signals.wait(left);
             match arrived {
@@ -194,7 +195,7 @@ pub fn run_all(starts: &[Start]) -> Result<Vec<Ending>, StartError> {
                 sys::send(pid, libc::SIGCONT);
             }
         }
-        let Some(arrived) = signals.wait(LONG) else {
+        let Some(arrived) = signals.wait(MAX_WAIT) else {
             continue;
         };
         pause.note_signal(arrived.signal);

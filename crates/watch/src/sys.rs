@@ -29,7 +29,7 @@ const IGNORED_BY_PYTHON: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     pub signal: i32,
-    /// Sent by a process, not by the terminal, which also sends it to the program.
+    /// Whether a process sent it. The terminal sends its signals to the program also.
     pub is_from_process: bool,
 }
 
@@ -37,8 +37,8 @@ pub struct Arrived {
 pub struct HeldSignals {
     held: libc::sigset_t,
     before: libc::sigset_t,
-    /// SIGCHLD was ignored when this process started. This process must reset it to receive the exit status of children, and
-    /// ignore it again in the program.
+    /// Whether SIGCHLD was ignored when this process started. This process must reset it to receive the exit status of
+    /// children, and ignore it again in the program.
     ignored_children: bool,
 }
 
@@ -120,9 +120,9 @@ pub enum Change {
     Exited(i32),
     Killed(i32),
     Stopped,
-    /// It was stopped and continues.
+    /// The child was stopped and continues.
     Continued,
-    /// Another thread has reaped it, so its status is unknown.
+    /// Another thread has reaped the child, so its status is unknown.
     Gone,
 }
 

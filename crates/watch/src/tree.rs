@@ -40,7 +40,7 @@ pub struct Member {
     statm: Option<KeptFile>,
     n_samples: u32,
     expensive_at: Option<Instant>,
-    /// It belongs to another user and was counted in [`Tree::n_of_other_users`].
+    /// Whether the process belongs to another user and was counted in [`Tree::n_of_other_users`].
     is_of_other_user: bool,
 }
 
@@ -65,8 +65,8 @@ pub struct Tree {
     last_pid: Option<u64>,
     finding: Budget,
     expensive_budget: Budget,
-    /// The expensive sizes were requested. They are read for all processes together: a page that one process no longer
-    /// shares counts for another, so sizes of different moments cannot be summed.
+    /// Whether the expensive sizes were requested. They are read for all processes together: a page that one process no
+    /// longer shares counts for another, so sizes of different moments cannot be summed.
     is_expensive_requested: bool,
     /// Start of the unfinished round.
     round: Option<Instant>,
@@ -159,7 +159,8 @@ impl Tree {
             let is_in_run = pid != std::process::id()
                 && pid != self.root
                 && (self.own_pids.contains(&stat.parent)
-                    // Its parent may have ended before it was seen; a daemon still has its parent's group or session.
+                    // Its parent may have ended before Heaptide saw the process; a daemon still has its parent's group
+                    // or session.
                     || self.is_led_by_run(stat.group)
                     || self.is_led_by_run(stat.session));
             if is_in_run && !matches!(stat.state, b'Z' | b'X') {
@@ -274,12 +275,12 @@ impl Tree {
 
     /// Reads the expensive sizes of all processes in turn, when the budget allows it or a process is new.
     fn read_round(&mut self, now: Instant) {
-        let somebody_is_new = self
+        let has_new_process = self
             .members
             .iter()
             .any(|member| member.expensive_at.is_none());
         let is_due = self.expensive_budget.allows(now)
-            || somebody_is_new && self.expensive_budget.owed(now) < MAX_OWED;
+            || has_new_process && self.expensive_budget.owed(now) < MAX_OWED;
         if self.round.is_none() && !is_due {
             return;
         }

@@ -17,7 +17,7 @@ use crate::program::{Attached, Program, StartError};
 use crate::tree::Tree;
 
 /// The cgroup's limit and the function calls are read less often than every tick.
-const SLOW: Duration = Duration::from_secs(1);
+const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
 pub enum Target {
     /// A program to start.
@@ -52,7 +52,7 @@ pub struct Plan {
     pub groups: PathBuf,
     /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
     pub membership: Option<String>,
-    /// The header that the file has. [`Target::describe`] fills in the fields that depend on the target.
+    /// The header of the file. [`Target::describe`] fills in the fields that depend on the target.
     pub header: Header,
     pub hide: Hide,
 }
@@ -91,7 +91,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
             (Watched::Program(program), pid)
         }
         Target::Process(pid) => {
-            // The process may have started any of them.
+            // The attached process may have started any of these processes.
             before.clear();
             (Watched::Process(Attached::begin()), *pid)
         }
@@ -188,7 +188,7 @@ impl Session {
     fn tick(&mut self, now: Instant, out: &mut Writing, functions: &mut Functions) {
         let is_slow = self
             .slow
-            .is_none_or(|last| now.duration_since(last) >= SLOW);
+            .is_none_or(|last| now.duration_since(last) >= SLOW_INTERVAL);
         if is_slow {
             self.slow = Some(now);
             self.limit = self.group.as_ref().and_then(Cgroup::limit);
