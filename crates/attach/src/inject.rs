@@ -79,7 +79,7 @@ fn visit(
     text: &str,
     longest: &mut Duration,
 ) -> Result<bool, Refusal> {
-    // Signals are blocked until the thread has its registers back.
+    // Signals are blocked until the thread's registers are restored.
     let _held = HeldSignals::hold();
     let mut tracee = match Tracee::stop(thread) {
         Ok(tracee) => tracee,

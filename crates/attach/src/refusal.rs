@@ -6,11 +6,11 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NoSuchProcess(u32),
-    /// It is this process itself.
+    /// The process is this process itself.
     Itself(u32),
-    /// It is a zombie.
+    /// The process is a zombie.
     Ended(u32),
-    /// A signal stopped it.
+    /// A signal stopped the process.
     Stopped(u32),
     OtherUser {
         pid: u32,

@@ -120,7 +120,7 @@ impl RemoteExecution {
     pub fn timeout(&self) -> Duration {
         let call = procfs::system_call(self.pid, self.pid);
         let number = call.split(' ').next().and_then(|word| word.parse().ok());
-        // A futex is usually the GIL, held by another thread; that wait is short.
+        // A thread in a futex usually waits for the GIL, which another thread holds; that wait is short.
         let is_blocked = number.is_some_and(|number: libc::c_long| number != libc::SYS_futex);
         match (is_blocked, cfg!(target_arch = "x86_64")) {
             (true, true) => Duration::ZERO,

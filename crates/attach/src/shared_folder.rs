@@ -17,7 +17,7 @@ use crate::preflight::Target;
 use crate::refusal::Refusal;
 
 /// Folders that are usually writable, tried after `TMPDIR`.
-const USUAL: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
+const USUAL_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 const RESOLVE_IN_ROOT: u64 = 0x10;
 const MAX_TRIES: u32 = 100;
 /// Answers are a sentence, or the names of files.
@@ -214,7 +214,7 @@ pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Removes a file and its folder, if that is then empty, by the path in the root of a process.
+/// Removes a file by its path in the root of a process, and its folder if that is then empty.
 pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -229,8 +229,8 @@ pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a file that the target's user may write, if that is another user, who may not have access to its folder.
-/// Returns whether it was created.
+/// Creates a file that the target's user may write, because another user may not have access to its folder. Does
+/// nothing if that is this process's user. Returns whether the file was created.
 pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
     let (user, group) = (target.status.users[3], target.status.groups[3]);
     // SAFETY: geteuid has no preconditions.
@@ -261,7 +261,7 @@ fn temporary_folders(pid: u32) -> Vec<PathBuf> {
     let chosen = chosen.filter(|path| path.is_absolute());
     chosen
         .into_iter()
-        .chain(USUAL.into_iter().map(PathBuf::from))
+        .chain(USUAL_FOLDERS.into_iter().map(PathBuf::from))
         .collect()
 }
 

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 /// Largest size of the vector registers; the kernel returns the actual size.
 const MAX_VECTOR_BYTES: usize = 16 << 10;
 /// A thread that does not stop within this time sleeps uninterruptibly in the kernel.
-const STOP_PATIENCE: Duration = Duration::from_millis(200);
+const STOP_TIMEOUT: Duration = Duration::from_millis(200);
 /// A call takes microseconds, or perhaps a second on a machine that swaps.
-const CALL_PATIENCE: Duration = Duration::from_secs(10);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Leaf functions may use this much below the stack pointer.
 const RED_ZONE: u64 = 128;
 const DIRECTION_FLAG: u64 = 1 << 10;
@@ -33,9 +33,9 @@ pub struct Tracee {
 /// The reason why a thread was not stopped, or a call on it failed.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It has ended.
+    /// The thread has ended.
     Gone,
-    /// It does not react now.
+    /// The thread does not react now.
     Busy,
     System(io::Error),
 }
@@ -63,7 +63,7 @@ impl Tracee {
         unsafe { ptrace(libc::PTRACE_INTERRUPT, self.thread, 0, 0) }?;
         self.stopped_at = Instant::now();
         loop {
-            let status = self.wait(STOP_PATIENCE)?;
+            let status = self.wait(STOP_TIMEOUT)?;
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 break;
             }
@@ -246,7 +246,7 @@ impl Drop for Tracee {
         // SAFETY: this request takes numbers only.
         if unsafe { ptrace(libc::PTRACE_DETACH, self.thread, 0, signal) }.is_err() {
             // The thread did not react yet: the requested stop comes later, and only a stopped thread can be released.
-            if self.wait(CALL_PATIENCE).is_ok() {
+            if self.wait(CALL_TIMEOUT).is_ok() {
                 // SAFETY: as above.
                 let _ = unsafe { ptrace(libc::PTRACE_DETACH, self.thread, 0, signal) };
             }
@@ -296,7 +296,7 @@ impl Caller<'_> {
         tracee.write_registers()?;
         tracee.resume(0)?;
         loop {
-            let status = match tracee.wait(CALL_PATIENCE) {
+            let status = match tracee.wait(CALL_TIMEOUT) {
                 Err(Trouble::Busy) => {
                     // The function is blocked: restoring the registers aborts the call.
                     tracee.interrupt()?;
@@ -329,7 +329,7 @@ impl Caller<'_> {
 /// Waits for SIGCHLD, or for a short time. A wait is better than a loop: the kernel schedules a process that wakes up
 /// before processes that compute. The signal is blocked, like all signals while a thread is stopped.
 fn wait_for_child_event() {
-    const MOMENT: libc::timespec = libc::timespec {
+    const SHORT_WAIT: libc::timespec = libc::timespec {
         tv_sec: 0,
         tv_nsec: 1_000_000,
     };
@@ -338,7 +338,7 @@ fn wait_for_child_event() {
         let mut news: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut news);
         libc::sigaddset(&mut news, libc::SIGCHLD);
-        libc::sigtimedwait(&news, std::ptr::null_mut(), &MOMENT);
+        libc::sigtimedwait(&news, std::ptr::null_mut(), &SHORT_WAIT);
     }
 }
 

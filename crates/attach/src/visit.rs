@@ -48,11 +48,11 @@ pub struct RecordingRequest {
     pub is_direct: bool,
     pub overwrite: bool,
     pub objects: bool,
-    /// Records native frames.
+    /// Whether to record native frames.
     pub native: bool,
     pub sample_bytes: u64,
     pub aggregate: bool,
-    /// Also records forked children.
+    /// Whether to record forked children also.
     pub follow_fork: bool,
     pub interval_ms: u32,
 }
@@ -80,11 +80,11 @@ pub struct HeapRequest {
     /// fetched.
     pub is_direct: bool,
     pub overwrite: bool,
-    /// Includes previews of values.
+    /// Whether to include previews of values.
     pub values: bool,
     /// Patterns of names and values to hide.
     pub redact: Vec<String>,
-    /// Walks the heap in a forked child.
+    /// Whether to walk the heap in a forked child.
     pub fork: bool,
 }
 
