@@ -105,13 +105,13 @@ fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
     let is_chunked = header("Transfer-Encoding").is_some_and(|value| value.contains("chunked"));
     let length = header("Content-Length").and_then(|value| value.parse::<u64>().ok());
     let body: Box<dyn Read> = match (is_chunked, length) {
-        (true, _) => Box::new(Chunked {
+        (true, _) => Box::new(ChunkedBody {
             reader,
             left: 0,
             is_first: true,
             is_done: false,
         }),
-        (false, Some(length)) => Box::new(Whole {
+        (false, Some(length)) => Box::new(LengthBody {
             reader,
             left: length,
         }),
@@ -135,12 +135,12 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// A body with a known length. An early end is an error.
-struct Whole<R> {
+struct LengthBody<R> {
     reader: R,
     left: u64,
 }
 
-impl<R: Read> Read for Whole<R> {
+impl<R: Read> Read for LengthBody<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let wanted = buffer.len().min(self.left.try_into().unwrap_or(usize::MAX));
         if wanted == 0 {
@@ -155,14 +155,14 @@ impl<R: Read> Read for Whole<R> {
     }
 }
 
-struct Chunked<R> {
+struct ChunkedBody<R> {
     reader: R,
     left: u64,
     is_first: bool,
     is_done: bool,
 }
 
-impl<R: BufRead> Read for Chunked<R> {
+impl<R: BufRead> Read for ChunkedBody<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.is_done || buffer.is_empty() {
             return Ok(0);

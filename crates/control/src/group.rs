@@ -25,7 +25,7 @@ use crate::token;
 /// The lock file, held while the processes of a group are started or stopped.
 const LOCK: &str = "lock";
 /// The age at which a folder without running processes is removed.
-const LEFT_OVER_AFTER: Duration = Duration::from_secs(60);
+const LEFT_OVER_AGE: Duration = Duration::from_secs(60);
 
 /// Returns the owner of a folder, or of its nearest ancestor that can be read.
 pub(crate) fn owner(folder: &Path) -> Option<u32> {
@@ -73,7 +73,7 @@ pub fn remove_left_overs(own: &Path) {
         let is_old = entry
             .metadata()
             .and_then(|metadata| metadata.modified())
-            .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LEFT_OVER_AFTER));
+            .is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LEFT_OVER_AGE));
         if path == own || !is_old || !is_named_after_a_process(&path) {
             continue;
         }

@@ -206,7 +206,7 @@ fn need(request: &Request, route: Option<&ResolvedRoute>) -> Need {
         return Need::Nothing;
     }
     let Some(route) = route else {
-        // Redirects to the page.
+        // A path with a trailing slash only redirects to the page.
         let is_folder = request.path.ends_with('/');
         return if is_folder {
             Need::Nothing

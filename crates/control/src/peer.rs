@@ -1,8 +1,9 @@
 //! The user at the other end of a connection.
 //!
-//! A Unix socket reports it. For TCP within this machine, the kernel's table of sockets has the owner of the client's socket,
-//! which a netlink query or `/proc/net/tcp` returns. Both show only this network namespace: a client in another one, like a
-//! client on another machine, is unknown. A proxy counts as the user that runs it, not as its clients.
+//! A Unix socket reports the user. For TCP within this machine, the kernel's table of sockets has the owner of the
+//! client's socket, which a netlink query or `/proc/net/tcp` returns. Both show only this network namespace: a client
+//! in another one, like a client on another machine, is unknown. A proxy counts as the user that runs it, not as its
+//! clients.
 
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;

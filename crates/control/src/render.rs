@@ -28,7 +28,7 @@ const MAX_WAITING: usize = 32;
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_MESSAGE_BYTES: u64 = 16 * 1024;
 /// Precedes the exit code in the last line of standard error.
-const ENDED: &str = "heaptide-ended:";
+const EXIT_CODE_PREFIX: &str = "heaptide-ended:";
 
 pub(crate) struct Renderer {
     config: RenderConfig,
@@ -180,7 +180,7 @@ impl Renderer {
 
     fn wait_for_permit(&self, is_cancelled: &dyn Fn() -> bool) -> Result<Permit<'_>, Failure> {
         loop {
-            // Checked without the lock, which the renderer that ends needs.
+            // Checked without the lock, because a renderer that ends needs the lock.
             if is_cancelled() {
                 return Err(Failure::Cancelled);
             }
@@ -241,7 +241,7 @@ fn result(messages: &mut File) -> io::Result<(String, Option<i32>)> {
     let mut bytes = Vec::new();
     messages.take(MAX_MESSAGE_BYTES).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
-    let (message, code) = match text.rsplit_once(ENDED) {
+    let (message, code) = match text.rsplit_once(EXIT_CODE_PREFIX) {
         Some((message, code)) => (message, code.trim().parse().ok()),
         None => (text.as_ref(), None),
     };

@@ -142,7 +142,7 @@ pub(crate) fn refuse(
     let is_of_localhost = request
         .header("Host")
         .is_none_or(|host| is_loopback(host_of(host)));
-    // A page that gave its own name this machine's address (DNS rebinding) has the rights of strangers.
+    // A page whose host name resolves to this machine (DNS rebinding) has the rights of strangers.
     let entry_point = match entry_point {
         EntryPoint::JobPort(Peer::SameUser) if !is_of_localhost => {
             EntryPoint::JobPort(Peer::Stranger)

@@ -1,8 +1,9 @@
 //! The HTTP server: one thread per listener, which reads all requests, and one per request that is being answered.
 //!
-//! A connection carries one request. [`incoming`] reads requests without waiting for any client, [`workers`] answers them.
-//! All numbers are bounded; hostile clients lose their connections to newer ones. Around a fork the listening thread pauses,
-//! because Python warns about forks in processes with several threads; connections wait meanwhile.
+//! A connection carries one request. [`incoming`] reads requests without waiting for any client, [`workers`] answers
+//! them. The numbers of connections and threads are bounded; hostile clients lose their connections to newer ones.
+//! Around a fork the listening thread pauses, because Python warns about forks in processes with several threads;
+//! connections wait meanwhile.
 
 mod connection;
 mod incoming;

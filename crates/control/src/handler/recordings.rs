@@ -28,7 +28,7 @@ impl Handler {
                 self.program.describe(session, stats.as_ref(), prefix)
             })
             .collect();
-        // No limit is null.
+        // `null` means no limit.
         let limit = |most: u64| (most < i64::MAX as u64).then_some(most);
         let keep = json!({
             "sessions": limit(self.config().keep_sessions as u64),

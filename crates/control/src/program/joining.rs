@@ -9,7 +9,7 @@ use crate::sessions::{CURRENT, Session};
 use crate::wanted::{self, Wanted};
 
 impl Program {
-    /// Stores the session that processes which appear later join.
+    /// Stores the session for processes that appear later, which join it.
     pub(super) fn want(
         &self,
         session: &Session,
@@ -34,7 +34,7 @@ impl Program {
         })
     }
 
-    /// Stores the mode in which processes that appear later join, if the run wants a recording.
+    /// Stores the mode for processes that join later, if the run wants a recording.
     pub(super) fn want_mode(&self, mode: &ModeOptions) -> Result<(), String> {
         let folder = &self.config.run_folder;
         let Some(wanted) = Wanted::read(folder) else {
@@ -86,7 +86,7 @@ impl Program {
         }
         let path = unused_path(folder);
         let warning = self.recorder.start(&path, &options)?;
-        // A request to stop may have asked this process before it was recorded.
+        // A request to stop may have reached this process before it was recorded.
         let is_other = |(now, _): (Session, Options)| now.id != session.id;
         if self.wanted().is_none_or(is_other) {
             self.recorder.stop()?;

@@ -73,7 +73,7 @@ impl Incoming {
         }
     }
 
-    /// Returns what to poll, in the order in which [`Incoming::receive`] expects the results.
+    /// Returns the descriptors to poll, in the order in which [`Incoming::receive`] expects the results.
     pub(super) fn polled(&self) -> impl Iterator<Item = PollFd<'_>> {
         let connections = self.0.iter().map(|arriving| &arriving.connection);
         connections.map(|connection| PollFd::new(connection, PollFlags::IN))
