@@ -33,7 +33,7 @@ fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 
 fn to_python(error: io::Error) -> PyErr {
     match error.raw_os_error() {
-        // Python chooses the subclass by the number, and has the sentence for it.
+        // Python chooses the exception class and its message by the error number.
         Some(_) => error.into(),
         None => PyOSError::new_err((EACCES, error.to_string())),
     }

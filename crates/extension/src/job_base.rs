@@ -124,7 +124,7 @@ impl JobBase {
         };
         let started = seconds_now();
         let begun = marks::begin();
-        // Eight bytes: the interpreter shares only objects of up to one byte.
+        // Eight bytes, so that the object is unique: the interpreter shares bytes objects of up to one byte.
         let token = PyBytes::new(py, &u64::from(begun.number).to_le_bytes()).unbind();
         marks.add_running(begun.number, slf);
         let mut job = slf.borrow_mut();
@@ -183,12 +183,12 @@ impl JobBase {
         is_recorded: bool,
     ) -> PyResult<()> {
         let here = marks::own_thread();
-        let works_in = thread.unwrap_or(here);
-        let is_elsewhere = works_in != here;
+        let job_thread = thread.unwrap_or(here);
+        let is_elsewhere = job_thread != here;
         let os_id = match is_elsewhere {
             true => {
                 let _own = OwnPython::begin();
-                slf.call_method1("_native_id", (works_in,))?.extract()?
+                slf.call_method1("_native_id", (job_thread,))?.extract()?
             }
             false => marks::own_thread_id(),
         };
@@ -199,7 +199,7 @@ impl JobBase {
         // Hooks find the job by the context. If contexts cannot be read, or if the job runs in another thread, they find it by
         // the thread.
         let is_assigned = if is_elsewhere || !marks.are_contexts_read {
-            marks::assign(number, works_in)
+            marks::assign(number, job_thread)
         } else {
             true
         };

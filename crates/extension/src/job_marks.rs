@@ -83,13 +83,13 @@ pub fn prepare_job_marks(
     Ok(())
 }
 
-/// Notes how many modules Python has searched for ones that start threads.
+/// Stores how many modules Python has searched for modules that start threads.
 #[pyfunction]
 pub fn note_searched_modules(n_modules: usize) {
     N_MODULES.store(n_modules, Ordering::Relaxed);
 }
 
-/// Notes whether the settings of this process name no folder for job records. A forked child reads them again.
+/// Stores whether the settings of this process name no folder for job records. A forked child reads them again.
 #[pyfunction]
 pub fn note_unwanted_job_records(are_unwanted: bool) {
     ARE_RECORDS_UNWANTED.store(are_unwanted, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Marks {
 
     pub fn add_running(&self, number: u32, job: &Bound<'_, JobBase>) {
         let before = running().insert(number, job.clone().unbind());
-        // After the lock: dropping a job may run code of Python.
+        // Dropped after the lock is released: dropping a job may run Python code.
         drop(before);
     }
 
@@ -167,7 +167,7 @@ impl Marks {
         drop(job);
     }
 
-    /// Makes the job of a token current in the context of the caller. Returns what [`Marks::leave`] needs.
+    /// Makes the job of a token current in the context of the caller. Returns the value that [`Marks::leave`] needs.
     pub fn enter(&self, py: Python<'_>, token: &Py<PyBytes>) -> PyResult<Py<PyAny>> {
         call_with(self.set.bind(py), token.bind(py)).map(Bound::unbind)
     }
@@ -175,14 +175,15 @@ impl Marks {
     /// Undoes [`Marks::enter`].
     pub fn leave(&self, py: Python<'_>, reset: Py<PyAny>) -> PyResult<()> {
         match call_with(self.reset.bind(py), reset.bind(py)) {
-            // The job began in another context, as signal handlers of a framework may do.
+            // The job began in another context, for example in a signal handler of a framework.
             Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(()),
             result => result.map(drop),
         }
     }
 
-    /// Writes a job record if records are wanted: `event` is begin or end. Names are interned: the interpreter's cache of
-    /// attributes would keep a new string each time, and free the one before as if it were the program's.
+    /// Writes a job record if records are wanted: `event` is begin or end. Names are interned. Otherwise the
+    /// interpreter's attribute cache would keep a new string each time and free the previous one, which would look like
+    /// a free of the program.
     pub fn write_record(
         &self,
         job: &Bound<'_, JobBase>,

@@ -31,7 +31,7 @@ pub struct LineWatch {
 #[pymethods]
 impl LineWatch {
     /// `codes` are code objects with their first lines and whether they suspend; `backend` is a name, or a function
-    /// that returns bytes.
+    /// that returns bytes. With `from_nothing`, the first line shows all memory from before the call.
     #[new]
     #[pyo3(signature = (codes, first_line, backend, from_nothing))]
     fn new(

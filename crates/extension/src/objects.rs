@@ -18,7 +18,7 @@ type TypeCounts<'py> = Vec<(Bound<'py, PyType>, usize)>;
 pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>, usize)> {
     let mut counts: HashMap<usize, usize, BuildHasherDefault<Address>> = HashMap::default();
     let mut found: Vec<(usize, usize)> = Vec::new();
-    let (mut last, mut place) = (0, 0);
+    let (mut last, mut position) = (0, 0);
     for at in 0..objects.len() {
         // SAFETY: the list is alive, and an item that another thread removes meanwhile gives null, which is skipped. The
         // item is not used after its type has been read, and nothing runs in between that could free it.
@@ -33,12 +33,12 @@ pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>
         // Objects of one type are often neighbours.
         if kind != last {
             last = kind;
-            place = *counts.entry(kind).or_insert_with(|| {
+            position = *counts.entry(kind).or_insert_with(|| {
                 found.push((kind, 0));
                 found.len() - 1
             });
         }
-        found[place].1 += 1;
+        found[position].1 += 1;
     }
     // SAFETY: an object of the list keeps its type alive, and the list keeps the object.
     unsafe { with_types(objects.py(), found) }

@@ -156,7 +156,7 @@ pub fn change_mode(
         .map_err(|error| RecordingError::new_err(error.to_string()))
 }
 
-/// Does the same for the control API. The caller holds the GIL.
+/// Changes the mode for the control API. The caller holds the GIL.
 pub fn change_mode_here(
     objects: Option<bool>,
     sample_bytes: Option<u64>,

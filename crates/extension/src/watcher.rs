@@ -26,8 +26,8 @@ const MAX_WAIT_FOR_EXIT: Duration = Duration::from_secs(10);
 /// Time between two readings of the memory in use, if a threshold is set.
 const PRESSURE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The last crossing that Python has not taken yet. Locked for an instant, and never while the process forks: the thread that
-/// writes it ends before.
+/// The last crossing of the threshold that Python has not read yet. Locked for an instant, and never while the process
+/// forks: the thread that writes it has ended then.
 static PRESSURE: Mutex<Option<Pressure>> = Mutex::new(None);
 
 /// Locked only with the GIL held, so that a forked child finds the lock free.
@@ -173,7 +173,7 @@ impl Running {
     fn stop(self, py: Python<'_>, time: Duration) {
         self.shared.change(|state| state.is_stopping = true);
         if sys::thread_id() == self.shared.number.load(Ordering::SeqCst) {
-            // The check itself exits or forks.
+            // The check itself exits or forks, so it cannot wait for its own end.
             self.thread.detach();
             return;
         }
