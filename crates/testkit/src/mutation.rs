@@ -73,7 +73,7 @@ fn change(bytes: &mut Vec<u8>, random: &mut Random) {
             0 | 1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
             2 | 3 if at < bytes.len() => bytes[at] = random.number() as u8,
             4 if at < bytes.len() => bytes[at] = random.one_of(&[0, 1, 0x7f, 0x80, 0xff]),
-            // A number of the greatest length, as the formats encode numbers.
+            // The longest encoding of a number in these formats.
             5 => {
                 let end = (at + 10).min(bytes.len());
                 let mut large = [0xff; 10];
