@@ -38,7 +38,7 @@ macro_rules! complete {
 }
 pub(crate) use complete;
 
-/// A command that also needs the whole command line, or leaves a program to its caller.
+/// A command that also needs the whole command line, or whose program the caller runs.
 const fn other(
     name: &'static str,
     arguments: fn() -> Command,

@@ -145,7 +145,7 @@ fn download(
     options.create(true).write(true).mode(0o600);
     options.append(is_part).truncate(!is_part);
     let mut file = options.open(&part).map_err(cannot)?;
-    // A weak tag is that of a file which changes: it cannot be continued.
+    // A weak tag marks a file that changes: its download cannot be continued.
     if bytes.is_some() && !new_tag.starts_with("W/") {
         write_private(&tag_path, new_tag.as_bytes()).map_err(cannot)?;
     }

@@ -114,7 +114,7 @@ fn labels_of(labels: &Value) -> Labels {
 pub(crate) struct ProgramFilter {
     /// Patterns of the program's name, of its run, or of the role of one of its processes.
     pub names: Vec<String>,
-    /// A process of the program has all of these.
+    /// Labels that one process of the program must have.
     pub labels: Vec<LabelSelector>,
 }
 

@@ -79,8 +79,8 @@ fn search(
     }
 }
 
-/// Returns the captures of the processes that joined the session of this one: the same name followed by process IDs, each
-/// with a number or without.
+/// Returns the captures of the processes that joined the session of this capture. Their names are its name followed by
+/// process IDs, each with a number or without.
 pub(crate) fn children_of(capture: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (capture.parent(), capture.file_name()) else {
         return Vec::new();

@@ -57,7 +57,7 @@ pub(crate) fn read(paths: &[&PathBuf], label: Option<String>) -> Result<JobRuns,
             ))
         })?;
     }
-    let here = Here::new();
+    let here = ThisMachine::new();
     let (mut runs, notes) = reader.finish(|process, last_seen| here.is_alive(process, last_seen));
     report(notes);
     add_captures(&mut runs, &captures, &here)?;
@@ -81,7 +81,7 @@ fn is_capture(path: &Path) -> bool {
 }
 
 /// Adds the jobs of captures: runs that no record has, and numbers that records lack.
-fn add_captures(runs: &mut JobRuns, paths: &[PathBuf], here: &Here) -> Result<(), Failure> {
+fn add_captures(runs: &mut JobRuns, paths: &[PathBuf], here: &ThisMachine) -> Result<(), Failure> {
     if paths.is_empty() {
         return Ok(());
     }
@@ -201,7 +201,7 @@ fn address(file: &Path, folder: Option<&Path>) -> String {
 fn report(notes: RecordNotes) {
     if notes.n_invalid > 0 {
         message!(
-            "{} of {} lines are no job records and were skipped: cut by a kill or a full disk, or of another program",
+            "skipped {} of {} lines that are no job records: cut by a kill or a full disk, or written by another program",
             notes.n_invalid,
             notes.n_lines
         );
@@ -216,19 +216,19 @@ fn report(notes: RecordNotes) {
 }
 
 /// The identity of this machine, and the current time.
-struct Here {
+struct ThisMachine {
     boot_id: String,
     host: String,
     pid_namespace: String,
     now: f64,
 }
 
-impl Here {
-    fn new() -> Here {
+impl ThisMachine {
+    fn new() -> ThisMachine {
         let facts = procfs::pid_space_facts();
         let own = Identity::new(0, &procfs::host_name(), &facts);
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        Here {
+        ThisMachine {
             boot_id: own.boot_id,
             host: own.host,
             pid_namespace: own.pid_namespace,

@@ -1,4 +1,4 @@
-//! The files of the current folder, for commands that were given none: the newest capture, the newest heap snapshot.
+//! The newest capture and the newest heap snapshot of the current folder, for commands without a file argument.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -13,22 +13,22 @@ use crate::input::folders;
 use crate::messages::message;
 
 /// A file of the current folder and the time of its last change.
-pub(crate) struct Found {
+pub(crate) struct DatedFile {
     pub path: PathBuf,
     pub changed: SystemTime,
     pub bytes: u64,
 }
 
 /// Returns the files of the current folder that `is_wanted` accepts, oldest first.
-pub(crate) fn files_here(is_wanted: impl Fn(&Path) -> bool) -> Vec<Found> {
+pub(crate) fn files_here(is_wanted: impl Fn(&Path) -> bool) -> Vec<DatedFile> {
     let entries = fs::read_dir(".").into_iter().flatten().flatten();
-    let mut found: Vec<Found> = entries
+    let mut found: Vec<DatedFile> = entries
         .filter_map(|entry| {
             let path = PathBuf::from(entry.file_name());
             let about = fs::metadata(&path).ok().filter(|about| about.is_file())?;
             let changed = about.modified().ok()?;
             let bytes = about.len();
-            is_wanted(&path).then_some(Found {
+            is_wanted(&path).then_some(DatedFile {
                 path,
                 changed,
                 bytes,
@@ -40,16 +40,16 @@ pub(crate) fn files_here(is_wanted: impl Fn(&Path) -> bool) -> Vec<Found> {
 }
 
 /// Returns the captures of the current folder, oldest first.
-pub(crate) fn captures() -> Vec<Found> {
+pub(crate) fn captures() -> Vec<DatedFile> {
     files_here(folders::is_capture)
 }
 
 /// Returns the heap snapshots of the current folder, oldest first.
-pub(crate) fn snapshots() -> Vec<Found> {
+pub(crate) fn snapshots() -> Vec<DatedFile> {
     files_here(is_snapshot)
 }
 
-/// Whether the file begins like a heap snapshot. A pipe is not opened: nobody may ever write to it.
+/// Whether the file begins like a heap snapshot. A pipe is not opened, because opening it may block for ever.
 pub(crate) fn is_snapshot(path: &Path) -> bool {
     if !path.is_file() {
         return false;
@@ -107,7 +107,8 @@ pub(crate) fn newest_snapshot() -> Result<&'static PathBuf, Failure> {
     })
 }
 
-/// Returns the first capture of the session of this one: a child's name is that of its parent followed by process IDs.
+/// Returns the first capture of the session that this capture belongs to. The capture of a child has the name of its
+/// parent's, followed by process IDs.
 pub(crate) fn session_of(capture: &Path) -> PathBuf {
     let ancestors = std::iter::successors(Some(capture.to_owned()), |path| {
         let stem = path.with_extension("");

@@ -116,8 +116,8 @@ pub(crate) fn write_steps(
     let capture = ReplayedCapture::load(matches)?;
     if !capture.has_events() {
         return Err(Failure::failed(
-            "the capture holds sums or a sample, or filters were given: events are listed from a capture of every \
-             allocation, without filters",
+            "cannot list events, because the capture holds sums or a sample, or filters were given: \
+             record every allocation, and omit filters",
         ));
     }
     let mut output = destination.open()?;

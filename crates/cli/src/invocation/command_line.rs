@@ -192,7 +192,7 @@ impl ValueOptions {
                 takes_next: self.long.iter().any(|long| long.as_bytes() == name),
             },
             [b'-', cluster @ ..] => {
-                // The cluster ends at the first letter that takes a value or begins the target.
+                // A cluster of short options ends at the first letter that takes a value or begins the target.
                 let has_value = |letter: u8| self.short.contains(&char::from(letter));
                 let end = cluster
                     .iter()

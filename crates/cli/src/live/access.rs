@@ -8,7 +8,7 @@ use heaptide_control::token::{self, Token};
 use crate::control::control_client;
 use crate::control::running_processes;
 
-/// Returns the folder with the token that a server of this user at a port creates.
+/// Returns the folder of the token that this user's server at a port creates.
 pub(super) fn token_folder(port: u16) -> PathBuf {
     let name = port.to_string();
     running_processes::own_folder().join("live").join(name)

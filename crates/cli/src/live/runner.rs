@@ -171,7 +171,7 @@ fn spawn(command: &mut Command) -> Result<Child, Failure> {
     })
 }
 
-/// Returns the program's exit code, or ends with the same signal.
+/// Returns the program's exit code, or ends this process with the same signal.
 fn exit_code(status: ExitStatus) -> i32 {
     if let Some(number) = status.signal() {
         let _ = emulate_default_handler(number);
@@ -183,7 +183,7 @@ fn exit_code(status: ExitStatus) -> i32 {
 fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(number)) {
-        // It may have ended.
+        // The program may have ended.
         let _ = kill_process(pid, signal);
     }
 }

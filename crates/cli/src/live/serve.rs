@@ -180,7 +180,7 @@ impl Shared {
 }
 
 impl Viewers {
-    /// Returns the number of viewers like this one, and its limit.
+    /// Returns the number of viewers of this sort (same user, or others), and its limit.
     fn count(&mut self, peer: Peer) -> (&mut usize, usize) {
         match peer {
             Peer::SameUser => (&mut self.n_own, MAX_VIEWERS),

@@ -1,4 +1,4 @@
-//! Builders of arguments that several commands have, so that these have the same names and help everywhere.
+//! Builds the arguments that several commands share, so that names and help are the same everywhere.
 
 use std::path::PathBuf;
 

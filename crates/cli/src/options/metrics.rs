@@ -14,7 +14,7 @@ fn flag(name: &'static str, long: &'static str) -> Arg {
         .help_heading(HEADING)
 }
 
-/// `--leaks`, for commands that have no other choice.
+/// `--leaks`, for commands without the other measures.
 pub(crate) fn leaks() -> Arg {
     flag("leaks", "leaks").help("leaked blocks (alive at the end) instead of the peak")
 }

@@ -23,14 +23,14 @@ pub fn check_report_options(command: &str, options: Vec<OsString>) -> Result<(),
         return Err(format!("there is no command {command}"));
     };
     let captures = matches.try_get_many::<PathBuf>("captures").ok().flatten();
-    let stray = captures
+    let unexpected = captures
         .into_iter()
         .flatten()
         .find(|path| path.as_os_str() != CAPTURE);
-    if let Some(stray) = stray {
+    if let Some(unexpected) = unexpected {
         return Err(format!(
             "{} is not an option of {command}: see heaptide {command} --help",
-            stray.display()
+            unexpected.display()
         ));
     }
     if matches!(matches.try_get_one::<PathBuf>("output"), Ok(Some(_))) {

@@ -12,7 +12,7 @@ use ratatui::widgets::{Axis, Chart, Dataset, GraphType};
 use super::paint::Paint;
 
 /// The limit is only drawn if the program comes near it; otherwise it would flatten the curves.
-const NEAR: f64 = 0.5;
+const MIN_LIMIT_SHARE: f64 = 0.5;
 
 pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u64>, paint: Paint) {
     let heap = points(&curve.heap);
@@ -21,7 +21,7 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u
     let all = heap.iter().chain(&resident);
     let highest = all.map(|point| point.1).fold(1.0, f64::max);
     let limit = limit.map(|bytes| bytes as f64);
-    let limit = limit.filter(|&limit| highest > limit * NEAR);
+    let limit = limit.filter(|&limit| highest > limit * MIN_LIMIT_SHARE);
     let top = highest.max(limit.unwrap_or(0.0));
     let line: Vec<(f64, f64)> = limit
         .map(|limit| vec![(0.0, limit), (n_bins as f64, limit)])

@@ -218,7 +218,7 @@ pub mod tests {
                 .iter()
                 .map(|&(thread, own_bytes, total_bytes, count)| Held {
                     thread,
-                    // All memory of the second thread is that of a job.
+                    // All memory of the second thread belongs to a job.
                     job: thread,
                     own_bytes,
                     total_bytes,

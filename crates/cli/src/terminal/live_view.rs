@@ -35,7 +35,7 @@ const COUNT: usize = 9;
 /// With less width for the location, only the sort column is shown.
 const MIN_LOCATION: usize = 18;
 /// The interval between two frames.
-const BEAT: Duration = Duration::from_millis(100);
+const FRAME_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A program that was started for the live view.
 pub(crate) trait Companion {
@@ -65,16 +65,16 @@ pub(crate) fn show(
         if let Err(left) = screen.draw(|frame| view.draw(frame)) {
             return Ok(left);
         }
-        match screen.wait(BEAT) {
+        match screen.wait(FRAME_INTERVAL) {
             ViewEvent::Key(key) if view.state.key(key, view.n_rows) == Reaction::Quit => {
                 return Ok(Exit::Key);
             }
             ViewEvent::Control('c') => {
-                let stays = match &mut view.companion {
+                let is_open = match &mut view.companion {
                     Some(companion) => !companion.interrupt(),
                     None => false,
                 };
-                if !stays {
+                if !is_open {
                     return Ok(Exit::Key);
                 }
             }

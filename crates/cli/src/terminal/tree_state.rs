@@ -76,7 +76,7 @@ impl<'a> TreeState<'a> {
         state
     }
 
-    /// Expands from the root while one call has at least half of its caller.
+    /// Expands from the root while one call has at least half of its caller's bytes.
     fn expand_to_the_largest(&mut self) {
         let mut at = 0;
         while at < self.nodes.len() {

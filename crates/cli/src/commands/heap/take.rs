@@ -142,7 +142,7 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     let made = is_direct
         && shared_folder::make_for(&target, &home)
             .map_err(|error| Failure::writing(home.display(), &error))?;
-    let wish = HeapRequest {
+    let request = HeapRequest {
         home: home.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),
@@ -150,7 +150,7 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
         redact: patterns(matches).cloned().collect(),
         fork: matches.get_flag("fork"),
     };
-    let visited = visit::take_heap(&target, &wish).map_err(|refusal| {
+    let visited = visit::take_heap(&target, &request).map_err(|refusal| {
         if made {
             // The file is still empty.
             let _ = std::fs::remove_file(&home);

@@ -204,7 +204,7 @@ fn chooses_several(matches: &ArgMatches) -> bool {
     matches.get_flag("all") || n_given(matches, "names") + n_given(matches, "labels") > 0
 }
 
-/// Returns the chosen programs of this machine. None is a failure.
+/// Returns the chosen programs of this machine. Fails if there are none.
 fn chosen_programs(matches: &ArgMatches) -> Result<Vec<RunningProgram>, Failure> {
     let filter = program_filter(matches);
     let mut programs = running_processes::list();

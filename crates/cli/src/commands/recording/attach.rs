@@ -248,7 +248,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     left.map(Exit::obey)
 }
 
-/// Returns the path of a file made from a process. It does not exist, or may be overwritten.
+/// Returns the path of the file to write for a process. The file does not exist, or may be overwritten.
 pub(crate) fn destination(
     matches: &ArgMatches,
     pid: u32,

@@ -65,18 +65,18 @@ pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
 
 /// Copies a file out of the process's file system and removes its temporary folder there.
 pub(crate) fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
-    let lost = |error: &io::Error| {
+    let failed = |error: &io::Error| {
         Failure::failed(format!(
             "cannot fetch {} from the file system of process {pid} ({error}): copy it manually",
             there.display()
         ))
     };
-    let mut from = shared_folder::open_in_root(pid, there).map_err(|error| lost(&error))?;
+    let mut from = shared_folder::open_in_root(pid, there).map_err(|error| failed(&error))?;
     // When recording started, the path was free or could be overwritten.
     let copied = NewFile::create(here, Existing::Replace).and_then(|to| {
         io::copy(&mut from, &mut to.file())?;
         to.publish()
     });
     copied.map_err(|error| Failure::writing(here.display(), &error))?;
-    shared_folder::remove_in_root(pid, there).map_err(|error| lost(&error))
+    shared_folder::remove_in_root(pid, there).map_err(|error| failed(&error))
 }

@@ -108,7 +108,7 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
     }
 }
 
-/// Whether a word is an option of the live view, which the program's own `heaptide run` does not get.
+/// Whether a word is an option of the live view, which is not passed to the child's `heaptide run`.
 fn is_live_option(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     bytes == b"--live"

@@ -10,7 +10,7 @@ use heaptide_report::units;
 use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
-use crate::input::newest::{self, Found};
+use crate::input::newest::{self, DatedFile};
 use crate::input::timelines::profiles;
 use crate::output::Output;
 
@@ -43,7 +43,7 @@ pub(crate) fn run(_matches: &ArgMatches) -> Result<(), Failure> {
     output.finish()
 }
 
-fn files(out: &mut dyn Write, heading: &str, files: &[Found]) -> io::Result<()> {
+fn files(out: &mut dyn Write, heading: &str, files: &[DatedFile]) -> io::Result<()> {
     if files.is_empty() {
         return Ok(());
     }
