@@ -7,7 +7,8 @@ use crate::model::{PeakMoment, ProcessStacks, Reading};
 
 /// More than the columns of any chart.
 const MAX_BINS: u64 = 1_000;
-/// The bins of all processes together. With many processes, each has fewer, because it is drawn smaller.
+/// The maximum number of bins of all processes together. With many processes, each has fewer bins, because it is drawn
+/// smaller.
 const MAX_BINS_OF_ALL: u64 = 100_000;
 const MIN_BINS: u64 = 50;
 /// Close to the resolution of a capture's clock.

@@ -15,7 +15,7 @@ use crate::model::{Finding, Measure, Sentence};
 const WARM_UP_SHARE: f64 = 0.25;
 /// The minimum number of readings for a conclusion.
 const MIN_READINGS: usize = 16;
-/// The readings are divided into this many parts, and this many of them must rise.
+/// The readings are divided into [`N_PARTS`] parts, and at least [`MIN_RISING_PARTS`] of them must rise.
 const N_PARTS: usize = 8;
 const MIN_RISING_PARTS: usize = 6;
 /// The straight line must explain at least this share of the variance.

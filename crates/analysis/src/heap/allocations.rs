@@ -1,11 +1,10 @@
 //! Finds the allocation stacks of the objects of a snapshot in a recording of the same process.
 //!
 //! The recording is replayed up to the time of the snapshot. An object lies in the block that was alive at its address
-//! then.
-//! A snapshot taken during the recording stores its position in the order of events. Any other recording is cut at the
-//! time of the walk: the program was paused, so every time within the walk gives the same blocks. If Python's own
-//! allocators were not recorded, small objects lie in large blocks that they share. The stacks of such blocks are not
-//! those of the objects, so these objects get no stack.
+//! then. A snapshot taken during the recording stores its position in the order of events. Any other recording is cut
+//! at the time of the walk: the program was paused, so every time within the walk gives the same blocks. If Python's
+//! own allocators were not recorded, small objects lie in large blocks that they share. The stacks of such blocks are
+//! not those of the objects, so these objects get no stack.
 
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::graph::{Bits, Graph};
 use super::set::ObjectSet;
 
-/// Objects of a long path that reports show, at its beginning and at its end.
+/// The numbers of objects that reports show at the beginning and at the end of a long path.
 const N_FIRST: usize = 30;
 const N_LAST: usize = 10;
 
@@ -106,7 +106,7 @@ impl Distances {
 /// All shortest paths to the nearest objects of a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShortestPaths {
-    /// Each from a root to an object of the set, in a fixed order, up to the requested number.
+    /// The paths from roots to objects of the set, in a fixed order, up to the requested number.
     pub paths: Vec<Vec<u32>>,
     /// The number of all shortest paths, listed or not. Several references from one object to the next count once.
     pub n_paths: u64,

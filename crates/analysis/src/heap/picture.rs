@@ -9,7 +9,7 @@ use super::labels;
 use super::paths;
 use super::view::Heap;
 
-/// The meaning of a box.
+/// The role of a box in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// One of the requested objects.

@@ -21,9 +21,9 @@ use super::{Process, tally_until};
 use crate::filter::Filter;
 use crate::model::PeakMoment;
 
-/// The clock units that one replay of all processes records exactly. Each takes up to 32 bytes.
+/// The maximum number of clock units that one replay of all processes records exactly. Each takes up to 32 bytes.
 const MAX_EXACT_UNITS: u64 = 1 << 20;
-/// Almost every session needs one; more than this many would take too long.
+/// Almost every session needs one replay; more than this many would take too long.
 const MAX_REPLAYS: usize = 32;
 
 /// Moves the peak of each process to the common peak. `spans` are the clock units of each process that the filter chooses.

@@ -50,8 +50,8 @@ impl Search<'_> {
         let first = candidates.find(|&link| self.heap.kinds.of(link) == kind);
         let first = first.unwrap_or(object);
         let last = links[links.len() - 1];
-        // Large branches of the last link are searched separately. Without them, the chain includes all that the last
-        // link dominates.
+        // Large branches of the last link are searched separately. If it has none, the chain includes all objects that
+        // it dominates.
         let has_branches = self.large_branches(last).next().is_some();
         let end = has_branches.then_some(last);
         if let Some(end) = end {
