@@ -20,7 +20,7 @@ use crate::refusal::Refusal;
 const USUAL_FOLDERS: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/run"];
 const RESOLVE_IN_ROOT: u64 = 0x10;
 const MAX_TRIES: u32 = 100;
-/// Answers are a sentence, or the names of files.
+/// The maximum length of an answer, which is a sentence or the names of files.
 const MAX_ANSWER: u64 = 64 << 10;
 
 /// A folder that is removed with its content when this is dropped, unless it is kept.
