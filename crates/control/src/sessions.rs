@@ -34,7 +34,7 @@ const STATS: &str = "stats.json";
 const SPACE: &str = "pid_space";
 /// The ID of a running recording that was not started by the control API.
 pub(crate) const CURRENT: &str = "current";
-/// The descriptions in a session folder are much shorter.
+/// The maximum length of a description in a session folder. Real ones are much shorter.
 const MAX_META_BYTES: u64 = 1 << 20;
 /// How long a process may take to report its recording.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use crate::recorder::Options;
 
 /// `heaptide.recording.runs` uses the same file name.
 const FILE: &str = "wanted.json";
-/// The file is much shorter.
+/// The maximum length of the file. Real ones are much shorter.
 const MAX_BYTES: u64 = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq)]
