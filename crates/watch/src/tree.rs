@@ -24,7 +24,7 @@ const REQUESTED_SHARE: f64 = 0.01;
 const MAX_OWED: Duration = Duration::from_secs(1);
 /// After this time, the rest of a round of many large processes is read at the next tick.
 const MAX_AT_ONCE: Duration = Duration::from_millis(40);
-/// Beyond this many, files are opened again for each sample, to save descriptors.
+/// With more processes than this, files are opened again for each sample, to save descriptors.
 const MAX_KEPT: usize = 400;
 /// A new process may still have its parent's name: its name is read again at these samples.
 const NAME_SAMPLES: [u32; 4] = [1, 3, 10, 50];
