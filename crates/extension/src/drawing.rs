@@ -1,13 +1,13 @@
 //! Draws object graphs that Python collected, through the report crate.
 
-use heaptide_report::object_graph::{self, Graph, Kind, Node};
+use heaptide_report::object_graph::{self, BoxRole, Graph, Node};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::text::{Text, strings};
 
-/// Lines of text, kind, row, whether the object has a finalizer, attributes for dot.
+/// Lines of text, role, row, whether the object has a finalizer, attributes for dot.
 type Box = (Vec<Text>, String, i32, bool, Vec<(Text, Text)>);
 
 /// Returns the graph as `svg`, `html` or `dot`; only a page shows the title.
@@ -46,11 +46,11 @@ pub fn draw_graph_png(
 fn graph(boxes: Vec<Box>, arrows: Vec<(usize, usize, Text)>) -> PyResult<Graph> {
     let nodes = boxes
         .into_iter()
-        .map(|(lines, kind, row, has_finalizer, attributes)| {
-            let found = Kind::ALL.into_iter().find(|one| one.word() == kind);
+        .map(|(lines, role, row, has_finalizer, attributes)| {
+            let found = BoxRole::ALL.into_iter().find(|one| one.word() == role);
             Ok(Node {
                 lines: strings(lines),
-                kind: found.ok_or_else(|| PyValueError::new_err(format!("no kind {kind}")))?,
+                role: found.ok_or_else(|| PyValueError::new_err(format!("no role {role}")))?,
                 row,
                 has_finalizer,
                 attributes: attributes

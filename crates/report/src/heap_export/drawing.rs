@@ -3,7 +3,7 @@
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::picture::{Picture, Role};
 
-use crate::object_graph::{Graph, Kind, Node};
+use crate::object_graph::{BoxRole, Graph, Node};
 
 /// Boxes with their text; referrers are above their referents.
 pub fn drawing(heap: &Heap, picture: &Picture) -> Graph {
@@ -11,12 +11,12 @@ pub fn drawing(heap: &Heap, picture: &Picture) -> Graph {
         let row = i32::try_from(one.row).unwrap_or(i32::MAX);
         Node {
             lines: picture.lines(heap, at),
-            kind: match one.role {
-                Role::Start => Kind::Start,
-                Role::Module => Kind::Module,
-                Role::Frame => Kind::Frame,
-                Role::Other => Kind::Object,
-                Role::More(_) => Kind::More,
+            role: match one.role {
+                Role::Start => BoxRole::Start,
+                Role::Module => BoxRole::Module,
+                Role::Frame => BoxRole::Frame,
+                Role::Other => BoxRole::Object,
+                Role::More(_) => BoxRole::More,
             },
             row: if picture.is_forward { row } else { -row },
             has_finalizer: false,

@@ -43,7 +43,7 @@ const GROUPS: [&str; 7] = [
     "(held by C code)",
     "(garbage)",
 ];
-/// The root node, the node of all roots, and the groups.
+/// The number of nodes that are not objects: the root node, the node of all roots, and the groups.
 const N_SYNTHETIC: u32 = 2 + GROUPS.len() as u32;
 
 /// Writes the snapshot.

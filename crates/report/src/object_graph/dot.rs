@@ -12,7 +12,7 @@ pub fn dot(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         "  node [shape=box, style=filled, fontname=\"monospace\"];"
     )?;
     for (at, node) in graph.nodes.iter().enumerate() {
-        let [(fill, text), _] = node.kind.colours();
+        let [(fill, text), _] = node.role.colours();
         let lines: Vec<String> = node.lines.iter().map(|line| escaped(line)).collect();
         write!(
             out,

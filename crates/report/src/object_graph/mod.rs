@@ -1,4 +1,4 @@
-//! Draws a few objects and their references: as SVG or PNG, as a page around it, or as dot for other programs.
+//! Draws a few objects and their references: as SVG or PNG, as a page with the picture, or as dot for other programs.
 //!
 //! Referrers are above their referents. In reading order: `layers` assigns every box, label and bend of an arrow to a
 //! layer and orders the layers. `coordinates` computes positions. `layout` does both for each connected part, `routes`
@@ -26,9 +26,9 @@ pub use svg::svg;
 
 use crate::text::shorten;
 
-/// The meaning of a box.
+/// The role of a box, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum BoxRole {
     /// One of the requested objects.
     Start,
     Module,
@@ -39,48 +39,48 @@ pub enum Kind {
     More,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 6] = [
-        Kind::Start,
-        Kind::Module,
-        Kind::Frame,
-        Kind::Highlight,
-        Kind::Object,
-        Kind::More,
+impl BoxRole {
+    pub const ALL: [BoxRole; 6] = [
+        BoxRole::Start,
+        BoxRole::Module,
+        BoxRole::Frame,
+        BoxRole::Highlight,
+        BoxRole::Object,
+        BoxRole::More,
     ];
 
     /// The name in files and in Python.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Start => "start",
-            Kind::Module => "module",
-            Kind::Frame => "frame",
-            Kind::Highlight => "highlight",
-            Kind::Object => "object",
-            Kind::More => "more",
+            BoxRole::Start => "start",
+            BoxRole::Module => "module",
+            BoxRole::Frame => "frame",
+            BoxRole::Highlight => "highlight",
+            BoxRole::Object => "object",
+            BoxRole::More => "more",
         }
     }
 
     /// The meaning of the colour for the legend; objects and notes need none.
     fn legend(self) -> Option<&'static str> {
         match self {
-            Kind::Start => Some("asked for"),
-            Kind::Module => Some("module"),
-            Kind::Frame => Some("frame"),
-            Kind::Highlight => Some("highlighted"),
-            Kind::Object | Kind::More => None,
+            BoxRole::Start => Some("asked for"),
+            BoxRole::Module => Some("module"),
+            BoxRole::Frame => Some("frame"),
+            BoxRole::Highlight => Some("highlighted"),
+            BoxRole::Object | BoxRole::More => None,
         }
     }
 
     /// Fill and text colours, light and dark.
     fn colours(self) -> [(&'static str, &'static str); 2] {
         match self {
-            Kind::Start => [("#fde8e8", "#9b1c1c"), ("#451a1a", "#fca5a5")],
-            Kind::Module => [("#dcfce7", "#14532d"), ("#14321f", "#86efac")],
-            Kind::Frame => [("#fef3c7", "#78350f"), ("#3b2a0a", "#fcd34d")],
-            Kind::Highlight => [("#dbeafe", "#1e3a8a"), ("#172a54", "#93c5fd")],
-            Kind::Object => [("#eef2f7", "#1f2933"), ("#222c30", "#e6edee")],
-            Kind::More => [("#ffffff", "#b91c1c"), ("#13181a", "#f08a78")],
+            BoxRole::Start => [("#fde8e8", "#9b1c1c"), ("#451a1a", "#fca5a5")],
+            BoxRole::Module => [("#dcfce7", "#14532d"), ("#14321f", "#86efac")],
+            BoxRole::Frame => [("#fef3c7", "#78350f"), ("#3b2a0a", "#fcd34d")],
+            BoxRole::Highlight => [("#dbeafe", "#1e3a8a"), ("#172a54", "#93c5fd")],
+            BoxRole::Object => [("#eef2f7", "#1f2933"), ("#222c30", "#e6edee")],
+            BoxRole::More => [("#ffffff", "#b91c1c"), ("#13181a", "#f08a78")],
         }
     }
 }
@@ -88,7 +88,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Node {
     pub lines: Vec<String>,
-    pub kind: Kind,
+    pub role: BoxRole,
     /// Rows with smaller numbers are higher.
     pub row: i32,
     /// Whether the border is thick: the object has a finalizer.

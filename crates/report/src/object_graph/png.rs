@@ -61,8 +61,8 @@ pub fn png(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         draw_box(&mut image, node, rect);
     }
     let mut x = MARGIN;
-    for (kind, meaning, is_border) in legend {
-        let [(inside, ink), _] = kind.colours();
+    for (role, meaning, is_border) in legend {
+        let [(inside, ink), _] = role.colours();
         let rect = Rect {
             x,
             y: layout.height,
@@ -116,7 +116,7 @@ fn framed(image: &mut Image, rect: &Rect, inside: Colour, ink: Colour, is_thick:
 }
 
 fn draw_box(image: &mut Image, node: &Node, rect: &Rect) {
-    let [(inside, ink), _] = node.kind.colours();
+    let [(inside, ink), _] = node.role.colours();
     let ink = colour(ink);
     framed(image, rect, colour(inside), ink, node.has_finalizer);
     for (row, line) in node.lines.iter().enumerate() {

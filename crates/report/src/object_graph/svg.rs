@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use super::layout::{
     CHARACTER, Heading, LABEL_CHARACTER, LINE, Layout, MARGIN, PADDING, Rect, Step, layout,
 };
-use super::{Arrow, Graph, Kind, MAX_LINE};
+use super::{Arrow, BoxRole, Graph, MAX_LINE};
 use crate::markup::escaped;
 use crate::text::shorten;
 
@@ -55,8 +55,8 @@ pub fn svg(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         write_box(out, node, rect)?;
     }
     let mut x = MARGIN;
-    for (kind, text, border) in legend {
-        write_swatch(out, kind, text, border, (x, legend_top))?;
+    for (role, text, border) in legend {
+        write_swatch(out, role, text, border, (x, legend_top))?;
         x += swatch_width(text);
     }
     writeln!(out, "</svg>")
@@ -69,9 +69,9 @@ fn style() -> String {
     );
     rules.push_str(PAPER.1);
     rules.push('}');
-    for kind in Kind::ALL {
-        let [_, (fill, text)] = kind.colours();
-        let name = kind.word();
+    for role in BoxRole::ALL {
+        let [_, (fill, text)] = role.colours();
+        let name = role.word();
         let _ = write!(
             rules,
             ".{name} rect{{fill:{fill};stroke:{text}}}.{name} text{{fill:{text}}}"
@@ -183,7 +183,7 @@ fn tip((x, y): (f64, f64), heading: Heading) -> String {
 }
 
 fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result<()> {
-    let [(fill, text), _] = node.kind.colours();
+    let [(fill, text), _] = node.role.colours();
     let border = if node.has_finalizer {
         " stroke-width=\"3\""
     } else {
@@ -192,7 +192,7 @@ fn write_box(out: &mut dyn Write, node: &super::Node, rect: &Rect) -> io::Result
     writeln!(
         out,
         "<g class=\"{}\"><title>{}</title><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"4\" fill=\"{fill}\" stroke=\"{text}\"{border}/>",
-        node.kind.word(),
+        node.role.word(),
         escaped(&node.lines.join("\n")),
         rect.x,
         rect.y,
@@ -226,14 +226,14 @@ fn fitted(width: f64) -> String {
 }
 
 /// The colours in the picture and their meaning, and whether the meaning belongs to the border.
-pub(super) fn legend(graph: &Graph) -> Vec<(Kind, &'static str, bool)> {
-    let mut legend: Vec<(Kind, &str, bool)> = Kind::ALL
+pub(super) fn legend(graph: &Graph) -> Vec<(BoxRole, &'static str, bool)> {
+    let mut legend: Vec<(BoxRole, &str, bool)> = BoxRole::ALL
         .iter()
-        .filter(|kind| graph.nodes.iter().any(|node| node.kind == **kind))
-        .filter_map(|kind| Some((*kind, kind.legend()?, false)))
+        .filter(|role| graph.nodes.iter().any(|node| node.role == **role))
+        .filter_map(|role| Some((*role, role.legend()?, false)))
         .collect();
     if graph.nodes.iter().any(|node| node.has_finalizer) {
-        legend.push((Kind::Object, "has __del__", true));
+        legend.push((BoxRole::Object, "has __del__", true));
     }
     legend
 }
@@ -244,18 +244,18 @@ pub(super) fn swatch_width(text: &str) -> f64 {
 
 fn write_swatch(
     out: &mut dyn Write,
-    kind: Kind,
+    role: BoxRole,
     text: &str,
     is_border: bool,
     (x, y): (f64, f64),
 ) -> io::Result<()> {
-    let [(fill, colour), _] = kind.colours();
+    let [(fill, colour), _] = role.colours();
     let border = if is_border { " stroke-width=\"3\"" } else { "" };
     let width = shorten::width(text) as f64 * LABEL_CHARACTER;
     writeln!(
         out,
         "<g class=\"{}\"><rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{SWATCH}\" height=\"{SWATCH}\" rx=\"2\" fill=\"{fill}\" stroke=\"{colour}\"{border}/><text x=\"{:.1}\" y=\"{:.1}\" font-size=\"11\" fill=\"{colour}\"{}>{text}</text></g>",
-        kind.word(),
+        role.word(),
         x + SWATCH + 6.0,
         y + 10.0,
         fitted(width)

@@ -230,7 +230,11 @@ fn touches(area: &Area, (x, y): Point) -> bool {
 fn node(line: &str, row: i32) -> Node {
     Node {
         lines: vec!["dict".into(), line.into()],
-        kind: if row == 0 { Kind::Start } else { Kind::Object },
+        role: if row == 0 {
+            BoxRole::Start
+        } else {
+            BoxRole::Object
+        },
         row,
         has_finalizer: false,
         attributes: Vec::new(),

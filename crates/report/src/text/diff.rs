@@ -11,7 +11,7 @@ use super::table::{FirstColumn, Row, Table};
 use super::{Style, notes};
 use crate::units::{change_percent, signed_size, size};
 
-/// Callers that are named after a location; more would not fit on a line.
+/// The maximum number of callers that are named after a location; more would not fit on a line.
 const MAX_CALLERS: usize = 3;
 
 pub struct Options {

@@ -161,7 +161,7 @@ fn mode_changes(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// Processes whose modes are listed.
+/// The maximum number of processes whose modes are listed.
 const MAX_CHANGED: usize = 4;
 
 /// The sum of a number over all processes.

@@ -11,7 +11,7 @@ use super::More;
 const WIDTH: usize = 80;
 /// The column of the first row's flag.
 const FLAG_COLUMN: usize = 9;
-/// Examples of each row.
+/// The number of examples in each row.
 const N_SAMPLES: usize = 2;
 
 /// Writes `n_rows` rows from `first` on; 0 means all.
