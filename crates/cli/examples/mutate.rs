@@ -23,7 +23,7 @@ use heaptide_testkit::{CountingAllocator, HeapBuilder, capture_bytes, header, me
 const MAX_BYTES: usize = 512 << 20;
 /// An input that takes longer ends the run, because it cannot be stopped.
 const MAX_TIME: Duration = Duration::from_secs(60);
-/// Failures that the report describes; the others are counted.
+/// The maximum number of failures that the report describes; the others are counted.
 const MAX_DESCRIBED: usize = 50;
 
 #[global_allocator]

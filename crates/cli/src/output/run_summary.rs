@@ -19,7 +19,7 @@ use crate::messages::message;
 const MAX_EVENTS: u64 = 30_000_000;
 /// Memory that was not freed gets a line from this share of the peak on.
 const MIN_ALIVE_SHARE: f64 = 0.05;
-/// The children whose captures are named.
+/// The maximum number of children whose captures are named.
 const MAX_NAMED: usize = 4;
 
 /// Returns the lines without a prefix; none if the capture cannot be read. Paths are shown as seen from `folder`.

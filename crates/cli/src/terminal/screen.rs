@@ -1,7 +1,7 @@
 //! Full-screen and raw mode of the terminal while a [`Screen`] exists.
 //!
-//! The terminal is restored when the view ends, at a signal, and at a panic (before its message is printed, so that it can be
-//! read). A terminal that is closed ends the view without an error.
+//! The terminal is restored when the view ends, at a signal, and at a panic. At a panic this happens before the message
+//! is printed, so that users can read it. A terminal that is closed ends the view without an error.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::mem::ManuallyDrop;
