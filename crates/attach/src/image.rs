@@ -69,7 +69,7 @@ impl Image {
             return Err(NoImage::Other);
         }
         let is_64_bit_little = header.get(4..6) == Some(&[2, 1]);
-        if !is_64_bit_little || half_at(&header, 18) != Some(MACHINE) {
+        if !is_64_bit_little || u16_at(&header, 18) != Some(MACHINE) {
             return Err(NoImage::OtherMachine);
         }
         Image::tables(memory, mapping.start, &header)
@@ -79,14 +79,14 @@ impl Image {
     }
 
     fn tables(memory: &Memory, start: u64, header: &[u8]) -> io::Result<Option<Image>> {
-        let (Some(at), Some(n)) = (word_at(header, 32), half_at(header, 56)) else {
+        let (Some(at), Some(n)) = (word_at(header, 32), u16_at(header, 56)) else {
             return Ok(None);
         };
         let headers = memory.read(start.wrapping_add(at), usize::from(n) * PROGRAM_HEADER_LEN)?;
         let mut first_load = None;
         let mut dynamic = None;
         for header in headers.chunks_exact(PROGRAM_HEADER_LEN) {
-            let segment_type = small_at(header, 0);
+            let segment_type = u32_at(header, 0);
             let (Some(address), Some(len)) = (word_at(header, 16), word_at(header, 40)) else {
                 continue;
             };
@@ -119,7 +119,7 @@ impl Image {
         let n = match (address(DT_HASH), address(DT_GNU_HASH)) {
             (Some(hash), _) => {
                 let head = memory.read(hash, 8)?;
-                small_at(&head, 4).unwrap_or(0) as usize
+                u32_at(&head, 4).unwrap_or(0) as usize
             }
             (None, Some(hash)) => gnu_count(memory, hash)?,
             (None, None) => 0,
@@ -134,11 +134,11 @@ impl Image {
     /// Returns the address and size of an exported symbol.
     pub fn symbol(&self, name: &str) -> Option<Symbol> {
         self.symbols.chunks_exact(SYMBOL_LEN).find_map(|symbol| {
-            let named = small_at(symbol, 0)? as usize;
+            let named = u32_at(symbol, 0)? as usize;
             let rest = self.names.get(named..)?;
-            let is_it = rest.strip_prefix(name.as_bytes())?.first() == Some(&0);
-            let section = half_at(symbol, 6)?;
-            (is_it && section != 0).then_some(Symbol {
+            let is_match = rest.strip_prefix(name.as_bytes())?.first() == Some(&0);
+            let section = u16_at(symbol, 6)?;
+            (is_match && section != 0).then_some(Symbol {
                 address: self.bias.wrapping_add(word_at(symbol, 8)?),
                 len: word_at(symbol, 16)?,
             })
@@ -149,13 +149,13 @@ impl Image {
 /// Returns the number of symbols, which is the end of the last chain of the hash table.
 fn gnu_count(memory: &Memory, table: u64) -> io::Result<usize> {
     let head = memory.read(table, 16)?;
-    let number = |at| small_at(&head, at).unwrap_or(0) as usize;
+    let number = |at| u32_at(&head, at).unwrap_or(0) as usize;
     let (n_buckets, first, n_bloom) = (number(0), number(4), number(8));
     let buckets_at = table + 16 + 8 * n_bloom as u64;
     let buckets = memory.read(buckets_at, 4 * n_buckets)?;
     let last = buckets
         .chunks_exact(4)
-        .filter_map(|bucket| small_at(bucket, 0))
+        .filter_map(|bucket| u32_at(bucket, 0))
         .max()
         .unwrap_or(0) as usize;
     if last < first {
@@ -164,21 +164,21 @@ fn gnu_count(memory: &Memory, table: u64) -> io::Result<usize> {
     let chains_at = buckets_at + 4 * n_buckets as u64;
     for index in last..MAX_SYMBOLS {
         let chain = memory.read(chains_at + 4 * (index - first) as u64, 4)?;
-        if small_at(&chain, 0).unwrap_or(1) & 1 == 1 {
+        if u32_at(&chain, 0).unwrap_or(1) & 1 == 1 {
             return Ok(index + 1);
         }
     }
     Ok(MAX_SYMBOLS)
 }
 
-fn half_at(bytes: &[u8], at: usize) -> Option<u16> {
-    let half = bytes.get(at..at + 2)?;
-    Some(u16::from_le_bytes(half.try_into().ok()?))
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    let bytes = bytes.get(at..at + 2)?;
+    Some(u16::from_le_bytes(bytes.try_into().ok()?))
 }
 
-fn small_at(bytes: &[u8], at: usize) -> Option<u32> {
-    let small = bytes.get(at..at + 4)?;
-    Some(u32::from_le_bytes(small.try_into().ok()?))
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes = bytes.get(at..at + 4)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
 #[cfg(test)]

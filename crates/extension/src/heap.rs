@@ -16,7 +16,7 @@ use crate::heap_view::HeapView;
 use crate::recording::RecordingError;
 use crate::text::{Text, pairs, strings};
 
-/// The numbers of a summary, in its order.
+/// The numbers of a [`Summary`], in the order of its fields.
 type Row = (u64, u64, u64, u64, u64, u64, u64, u64);
 
 /// Name, objects and bytes of each kind; nanoseconds of the pause; bytes that the walk needed; notes.
@@ -61,7 +61,7 @@ pub fn proof_of(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> PyRe
     })
 }
 
-/// Walks the heap. If a recording is running, the snapshot stores its position there.
+/// Walks the heap. If a recording is running, the snapshot stores its position in the recording.
 fn walked(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let position = session::position();
     // SAFETY: only functions that Python calls use this function, so the GIL is held, and their caller keeps the

@@ -46,7 +46,7 @@ pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
     if interpreter::layout().is_none() {
         return 0;
     }
-    // SAFETY: the thread state is the calling thread's own, and the map that of the context it has entered.
+    // SAFETY: the thread state is the calling thread's own, and the map belongs to the context it has entered.
     unsafe {
         let (_, map) = context::entered(interpreter::thread_state());
         context::value_of(map, variable.as_ptr() as usize)
@@ -131,7 +131,7 @@ pub fn job_rest(
         (version.major, version.minor),
     );
     let selection = job.map_or(JobSelection::AllJobs, JobSelection::Job);
-    // SAFETY: `with` holds the lock, and a function called from Python the GIL.
+    // SAFETY: `with` holds the lock, and a function called from Python runs with the GIL held.
     let rest =
         jobs::with(|accounts| unsafe { accounts.rest(selection, &types, n_sites, example_type) })?;
     let site = |site: SiteSum| {
@@ -144,7 +144,7 @@ pub fn job_rest(
                 .collect(),
         )
     };
-    // SAFETY: these were live, complete objects, and the GIL was held since.
+    // SAFETY: these were live, complete objects, and the GIL has been held since.
     let object = |address: usize| unsafe {
         Bound::from_borrowed_ptr(py, address as *mut pyo3::ffi::PyObject).unbind()
     };

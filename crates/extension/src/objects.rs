@@ -76,7 +76,7 @@ pub fn count_tracked<'py>(
 /// Types are at these addresses, and stay alive until this function returns.
 unsafe fn with_types(py: Python<'_>, found: Vec<(usize, usize)>) -> TypeCounts<'_> {
     let named = found.into_iter().filter_map(|(kind, count)| {
-        // SAFETY: passed on from the caller.
+        // SAFETY: the caller guarantees that a live type is at each address.
         let kind = unsafe { Bound::from_borrowed_ptr(py, kind as *mut ffi::PyObject) };
         Some((kind.cast_into::<PyType>().ok()?, count))
     });

@@ -6,7 +6,7 @@
 //! FOLDER/web-1/jobs-web-1-4711-83456.jsonl
 //! ```
 //! The command can be repeated: finished files are skipped, and an interrupted download continues where it ended. A file
-//! has the ending `.part` until it is complete.
+//! has the suffix `.part` until it is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -63,7 +63,7 @@ fn collect_from(client: &ControlClient, folder: &Path) -> Result<Value, Failure>
     private_folder(&into)?;
     let mut n_files = 0;
     let mut n_bytes = 0;
-    let mut took = |copied: Option<u64>| {
+    let mut add_copied = |copied: Option<u64>| {
         n_files += u64::from(copied.is_some());
         n_bytes += copied.unwrap_or(0);
     };
@@ -79,7 +79,7 @@ fn collect_from(client: &ControlClient, folder: &Path) -> Result<Value, Failure>
             let target = into.join(plain(id)).join(plain(file));
             let path = format!("sessions/{}/report?process={}", encode(id), encode(name));
             let bytes = process["bytes"].as_u64().filter(|_| !is_running);
-            took(download(client, &path, &target, bytes)?);
+            add_copied(download(client, &path, &target, bytes)?);
         }
     }
     // Programs of earlier releases have no such route.
@@ -88,7 +88,7 @@ fn collect_from(client: &ControlClient, folder: &Path) -> Result<Value, Failure>
             let name = file["name"].as_str().unwrap_or_default();
             let path = format!("files?name={}", encode(name));
             let target = into.join(plain(name));
-            took(download(client, &path, &target, file["bytes"].as_u64())?);
+            add_copied(download(client, &path, &target, file["bytes"].as_u64())?);
         }
     }
     answer!(
@@ -118,11 +118,11 @@ fn download(
     if bytes.is_some_and(|bytes| fs::metadata(target).is_ok_and(|found| found.len() == bytes)) {
         return Ok(None);
     }
-    let cannot = |error: io::Error| Failure::writing(target.display(), &error);
+    let writing_failed = |error: io::Error| Failure::writing(target.display(), &error);
     if let Some(folder) = target.parent() {
         private_folder(folder)?;
     }
-    let (part, tag_path) = (ending(target, PART), ending(target, TAG));
+    let (part, tag_path) = (with_suffix(target, PART), with_suffix(target, TAG));
     let tag = fs::read_to_string(&tag_path).unwrap_or_default();
     let n_here = match tag.is_empty() {
         true => 0,
@@ -144,14 +144,14 @@ fn download(
     let mut options = OpenOptions::new();
     options.create(true).write(true).mode(0o600);
     options.append(is_part).truncate(!is_part);
-    let mut file = options.open(&part).map_err(cannot)?;
+    let mut file = options.open(&part).map_err(writing_failed)?;
     // A weak tag marks a file that changes: its download cannot be continued.
     if bytes.is_some() && !new_tag.starts_with("W/") {
-        write_private(&tag_path, new_tag.as_bytes()).map_err(cannot)?;
+        write_private(&tag_path, new_tag.as_bytes()).map_err(writing_failed)?;
     }
     let copied = copy(client, answer, &mut file)?;
-    file.sync_data().map_err(cannot)?;
-    fs::rename(&part, target).map_err(cannot)?;
+    file.sync_data().map_err(writing_failed)?;
+    fs::rename(&part, target).map_err(writing_failed)?;
     let _ = fs::remove_file(&tag_path);
     Ok(Some(copied))
 }
@@ -214,10 +214,10 @@ fn private_folder(path: &Path) -> Result<(), Failure> {
     made.map_err(|error| Failure::writing(path.display(), &error))
 }
 
-fn ending(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
-    name.push(ending);
+    name.push(suffix);
     name.into()
 }
 

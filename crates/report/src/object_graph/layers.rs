@@ -15,9 +15,11 @@ pub struct Size {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum SlotContent {
+    /// The number of the box.
     Box(usize),
-    /// A bend of the arrow with this number.
+    /// The label of the arrow with this number.
     Label(usize),
+    /// A bend of the arrow with this number.
     Bend(usize),
 }
 
