@@ -18,11 +18,11 @@ fn session(script: &str) -> Session {
 }
 
 fn about<'a>(findings: &'a [Finding], function: &str) -> Vec<&'a Finding> {
-    let is_it = |finding: &&Finding| {
+    let is_about = |finding: &&Finding| {
         let location = finding.location.as_ref();
         location.is_some_and(|at| &*at.function == function)
     };
-    findings.iter().filter(is_it).collect()
+    findings.iter().filter(is_about).collect()
 }
 
 fn named<'a>(findings: &'a [Finding], name: &str) -> Vec<&'a Finding> {

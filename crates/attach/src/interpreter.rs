@@ -116,8 +116,8 @@ impl CLibrary {
         let mut code = Vec::new();
         // Before glibc 2.34, threads were in a separate library.
         for wanted in ["libc.so.6", "libc-2", "libpthread"] {
-            let is_it = |mapping: &&Mapping| file_name(&mapping.path).starts_with(wanted);
-            let Some(first) = mappings.iter().find(is_it) else {
+            let is_match = |mapping: &&Mapping| file_name(&mapping.path).starts_with(wanted);
+            let Some(first) = mappings.iter().find(is_match) else {
                 continue;
             };
             let Ok(image) = Image::read(&memory, first) else {

@@ -358,13 +358,13 @@ impl Program {
         options: &HeapOptions,
     ) -> Result<Option<(fs::File, u64, f64)>, String> {
         let folder = self.sessions.directory();
-        let cannot = |error: std::io::Error| {
+        let writing_failed = |error: std::io::Error| {
             let folder = folder.display();
             format!("cannot write a heap snapshot in {folder} ({error}): choose another directory")
         };
         let path = heaptide_files::trusted_folder(folder)
             .and_then(|()| heaptide_files::temporary_path(folder))
-            .map_err(cannot)?;
+            .map_err(writing_failed)?;
         let (recorder, options) = (self.recorder.clone(), options.clone());
         let taken = self.wait_for(move || {
             let taken = recorder.heap(&path, &options);
@@ -377,7 +377,7 @@ impl Program {
             None => Ok(None),
             Some(Err(reason)) => Err(reason),
             Some(Ok((file, pause_ms))) => {
-                let (length, file) = file.map_err(cannot)?;
+                let (length, file) = file.map_err(writing_failed)?;
                 Ok(Some((file, length, pause_ms)))
             }
         }

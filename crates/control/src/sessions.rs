@@ -311,9 +311,9 @@ impl Capture {
     fn is_open_for_writing(&self) -> io::Result<bool> {
         let wanted = fs::metadata(&self.path)?;
         for open in procfs::open_files(self.pid)? {
-            let is_it =
+            let is_this_file =
                 |found: fs::Metadata| (found.dev(), found.ino()) == (wanted.dev(), wanted.ino());
-            if fs::metadata(&open.link).is_ok_and(is_it) && open.is_for_writing()? {
+            if fs::metadata(&open.link).is_ok_and(is_this_file) && open.is_for_writing()? {
                 return Ok(true);
             }
         }

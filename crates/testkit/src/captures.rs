@@ -254,10 +254,10 @@ impl Builder {
         let mut rest = &words[2..];
         let mut allocator = Allocator::Malloc;
         if let Some(&name) = rest.first().filter(|&&word| word != "at") {
-            let is_it = |known: &Allocator| known.name().eq_ignore_ascii_case(name);
+            let is_named = |known: &Allocator| known.name().eq_ignore_ascii_case(name);
             allocator = Allocator::ALL
                 .into_iter()
-                .find(is_it)
+                .find(is_named)
                 .expect("an allocator");
             rest = &rest[1..];
         }

@@ -76,7 +76,7 @@ impl WantedJobs {
         let is_wanted = |job: &&JobInfo| filter.wants_job(jobs, job);
         // A bounded capture has one sum for all jobs of a name, so the name itself must match.
         let is_bounded = capture.checkpoint.is_some();
-        let fits_name = |job: &&JobInfo| {
+        let matches_name = |job: &&JobInfo| {
             let name = jobs.name(job);
             !is_bounded || filter.jobs.iter().any(|it| glob::matches(it, &name))
         };
@@ -84,7 +84,7 @@ impl WantedJobs {
         Some(WantedJobs {
             numbers: chosen().map(|job| job.number).collect(),
             names: chosen()
-                .filter(fits_name)
+                .filter(matches_name)
                 .map(|job| job.name_number)
                 .collect(),
         })

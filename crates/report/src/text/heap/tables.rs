@@ -122,14 +122,14 @@ const AFTER_KIND: &str = ": ";
 /// The common kind of all objects, if there is one.
 fn only_kind(table: &Partition) -> Option<&str> {
     let (kind, _) = table.rows.first()?.label.split_once(AFTER_KIND)?;
-    let is_it = |label: &str| {
+    let is_of_kind = |label: &str| {
         let rest = label.strip_prefix(kind);
         rest.is_some_and(|rest| rest.starts_with(AFTER_KIND))
     };
     table
         .rows
         .iter()
-        .all(|row| is_it(&row.label))
+        .all(|row| is_of_kind(&row.label))
         .then_some(kind)
 }
 
