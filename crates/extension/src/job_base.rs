@@ -90,7 +90,7 @@ fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> 
     }
 }
 
-/// Reports a failure of Heaptide. Exceptions that belong to the program, such as KeyboardInterrupt, pass.
+/// Reports a failure of Heaptide. Exceptions that belong to the program, such as KeyboardInterrupt, are raised.
 fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
     match result {
         Err(error) if error.is_instance_of::<PyException>(job.py()) => {

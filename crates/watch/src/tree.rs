@@ -54,7 +54,8 @@ pub struct Changes {
 
 pub struct Tree {
     root: u32,
-    leads_others: bool,
+    /// Whether the group and the session of the root may contain processes that it did not start.
+    may_share_group: bool,
     pub members: Vec<Member>,
     n_ever: usize,
     /// All processes of the machine at the last listing, ascending.
@@ -63,7 +64,7 @@ pub struct Tree {
     own_pids: HashSet<u32>,
     loadavg: Option<KeptFile>,
     last_pid: Option<u64>,
-    finding: Budget,
+    finding_budget: Budget,
     expensive_budget: Budget,
     /// Whether the expensive sizes were requested. They are read for all processes together: a page that one process no
     /// longer shares counts for another, so sizes of different moments cannot be summed.
@@ -85,14 +86,14 @@ impl Tree {
         let mut tree = Tree {
             root,
             hide,
-            leads_others: before.is_empty(),
+            may_share_group: before.is_empty(),
             members: Vec::new(),
             n_ever: 0,
             listing: before,
             own_pids: HashSet::from([root]),
             loadavg: KeptFile::loadavg().ok(),
             last_pid: None,
-            finding: Budget::new(FINDING_SHARE),
+            finding_budget: Budget::new(FINDING_SHARE),
             expensive_budget: Budget::new(match backend {
                 Backend::Rss => EXPENSIVE_SHARE,
                 Backend::Pss | Backend::Uss => REQUESTED_SHARE,
@@ -117,10 +118,10 @@ impl Tree {
     /// Samples all processes once.
     pub fn sample(&mut self, now: Instant) -> Changes {
         let mut changes = Changes::default();
-        if self.finding.allows(now) && self.may_have_new_processes() {
+        if self.finding_budget.allows(now) && self.may_have_new_processes() {
             let before = sys::cpu_time();
             self.find();
-            self.finding
+            self.finding_budget
                 .pay(now, sys::cpu_time().saturating_sub(before));
         }
         self.read_sizes(&mut changes);
@@ -172,11 +173,11 @@ impl Tree {
     }
 
     fn is_led_by_run(&self, leader: u32) -> bool {
-        self.own_pids.contains(&leader) && !(self.leads_others && leader == self.root)
+        self.own_pids.contains(&leader) && !(self.may_share_group && leader == self.root)
     }
 
     fn add(&mut self, pid: u32, stat: Stat) {
-        let keeps = self.members.len() < MAX_KEPT;
+        let keeps_open = self.members.len() < MAX_KEPT;
         let command = command_of(pid, self.hide).unwrap_or_default();
         let is_fork = self
             .members
@@ -190,7 +191,7 @@ impl Tree {
             command,
             memory: self.first_memory(is_fork),
             start: stat.start,
-            statm: keeps.then(|| KeptFile::statm(pid).ok()).flatten(),
+            statm: keeps_open.then(|| KeptFile::statm(pid).ok()).flatten(),
             n_samples: 0,
             expensive_at: None,
             is_of_other_user: false,

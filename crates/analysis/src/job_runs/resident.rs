@@ -24,7 +24,7 @@ const BLOCKS_PER_JOB: usize = 8;
 const MIN_BLOCK_RUNS: usize = 3;
 /// The maximum number of jobs with separate coefficients; the less frequent jobs share one.
 const MAX_JOBS: usize = 48;
-/// The maximum number of jobs for the hypothesis that growth becomes visible when a certain job runs.
+/// The hypothesis that growth becomes visible only when a certain job runs is tested for at most this many jobs.
 const MAX_SHOWING: usize = 12;
 /// If a job leaks, at least this share of the growth happens during its runs.
 const INSIDE_SHARE: f64 = 0.9;
@@ -161,7 +161,7 @@ struct Life<'a> {
     steps: &'a [Step],
     /// The resident size at each start of a run, and at the end of the last.
     levels: Vec<u64>,
-    /// First and last step of each block that has no early runs.
+    /// The first step of each block without early runs, and the step after its last.
     blocks: Vec<(usize, usize)>,
     /// The number of runs of each group.
     counts: FxHashMap<u32, usize>,
