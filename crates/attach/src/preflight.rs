@@ -81,7 +81,7 @@ fn judge(pid: u32, status: &Status, user: u32, may_all: bool) -> Result<(), Refu
 /// Reads one word of the process's memory, which needs the same permission as all later steps.
 fn probe(pid: u32, mappings: &[Mapping]) -> Result<(), Refusal> {
     let Some(first) = mappings.iter().find(|mapping| mapping.is_readable) else {
-        // A kernel thread.
+        // A process without readable memory is a kernel thread.
         let program = procfs::program_name(pid);
         return Err(Refusal::NotPython { pid, program });
     };

@@ -67,7 +67,7 @@ impl Tracee {
             if status >> 16 == libc::PTRACE_EVENT_STOP {
                 break;
             }
-            // A signal for the program, which is delivered.
+            // This signal is for the program: deliver it.
             self.resume(libc::WSTOPSIG(status))?;
         }
         self.read_registers()

@@ -42,7 +42,7 @@ pub(crate) fn document(config: &Config, prefix: &str) -> Value {
     });
     if let Some(token) = &config.token {
         let mut schemes = json!({"token": {"type": "http", "scheme": "bearer"}});
-        // A request needs only one of the two.
+        // Separate entries are alternatives: a request needs either the bearer token or the header.
         let mut security = vec![json!({"token": []})];
         if let Some(name) = &config.token_header {
             schemes["header"] = json!({"type": "apiKey", "in": "header", "name": name});

@@ -157,7 +157,7 @@ impl Watcher {
                 }
             }
             let _own = OwnPython::begin();
-            // Dropped here: the last reference needs the GIL, which the starting thread has.
+            // Dropping the last reference to the function needs the GIL.
             Python::try_attach(|_| drop(check));
             own.change(|state| state.has_ended = true);
             std::ptr::null_mut()

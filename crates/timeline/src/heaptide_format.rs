@@ -86,8 +86,9 @@ pub fn tick(line: &mut String, written: &mut Written, header: &Header, tick: &Ti
             let _ = write!(line, " {number}={}", memory.resident / 1024);
         }
         let expensive = |memory: Memory| (memory.proportional, memory.unique, memory.swap);
-        let is_news = known.is_none_or(|known| expensive(known) != expensive(memory));
-        if let (true, (Some(proportional), Some(unique), Some(swap))) = (is_news, expensive(memory))
+        let is_changed = known.is_none_or(|known| expensive(known) != expensive(memory));
+        if let (true, (Some(proportional), Some(unique), Some(swap))) =
+            (is_changed, expensive(memory))
         {
             let (proportional, unique, swap) = (proportional / 1024, unique / 1024, swap / 1024);
             let _ = write!(line, " {number}~{proportional},{unique},{swap}");
@@ -166,7 +167,7 @@ impl Reader {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let header = &mut self.timeline.header;
         match word {
-            // Only readers of another version need it.
+            // Only a reader that cannot read the format shows the version of Heaptide.
             "version" => {}
             "started" => header.started_s = seconds(rest)?,
             "command" => header.command = unescape(rest),

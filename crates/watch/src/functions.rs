@@ -28,7 +28,7 @@ impl Functions {
         name.push(".functions");
         let path = PathBuf::from(name);
         let _ = fs::remove_file(&path);
-        // The program may change its working directory.
+        // The path is made absolute, because the program may change its working directory.
         let path = std::path::absolute(&path).unwrap_or(path);
         Functions {
             path,

@@ -38,7 +38,7 @@ impl Dominators {
         let n_reachable = reachable.iter().count() as u32;
         let immediate_numbers = walk.immediate_dominators(referrers, starts(), n_reachable);
         let mut immediate = vec![TOP; graph.n_objects()];
-        // 0 is the top.
+        // Number 0 is the top, which is not an object.
         for (number, &dominator) in immediate_numbers.iter().enumerate().skip(1) {
             if dominator != 0 {
                 immediate[walk.object_of(number) as usize] = walk.object_of(dominator as usize);

@@ -294,7 +294,7 @@ mod tests {
                 of(&left).verdict == Verdict::Leaks
             })
             .count();
-        // One in twenty by design.
+        // The expected rate of false alarms is one in twenty, which is 20 of 400.
         assert!(n_leaks <= 40, "{n_leaks} of 400");
     }
 }

@@ -9,7 +9,7 @@ use heaptide_analysis::LiveReader;
 use heaptide_analysis::model::Live;
 use heaptide_capture::{OpenError, OpenFailure};
 
-/// The minimum pause between two reads of the file. It is also at least this multiple of the duration of a read.
+/// The minimum pause between two reads of the file, as a time and as a multiple of the duration of a read.
 const PAUSE: Duration = Duration::from_millis(250);
 const PAUSE_FACTOR: u32 = 2;
 /// The pause between two attempts to open a file that does not exist yet.

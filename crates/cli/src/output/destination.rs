@@ -95,7 +95,7 @@ fn stem(name: &str) -> &str {
     let stem = name
         .strip_suffix(".tide")
         .or_else(|| name.strip_suffix(".heap"))
-        // Captures of components.
+        // Captures of components end in `.bin`.
         .or_else(|| name.strip_suffix(".bin"))
         .filter(|stem| !stem.is_empty())
         .unwrap_or(name);

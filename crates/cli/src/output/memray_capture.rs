@@ -64,7 +64,7 @@ pub(crate) fn write(matches: &ArgMatches, name: &str, format: u32) -> Result<(),
             Step::Resident(sample) => writer.resident(sample.elapsed_ns / 1_000_000, sample.bytes),
             Step::Event(event) => write_event(&mut writer, event, threads.number(event.stream)),
         });
-        // The file was readable a moment ago.
+        // The replay fails only if the file was removed after loading.
         written.unwrap_or_else(|_| Err(io::ErrorKind::NotFound.into()))?;
         writer.finish()
     })?;

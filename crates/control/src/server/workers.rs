@@ -49,7 +49,7 @@ impl Workers {
         Workers {
             state: Mutex::default(),
             one_ended: Condvar::new(),
-            // Never 0, which means that the response has not begun.
+            // In the past, so that `now` is never 0, which would mean that the response has not begun.
             begin: Instant::now()
                 .checked_sub(Duration::from_millis(1))
                 .unwrap_or_else(Instant::now),

@@ -51,13 +51,13 @@ pub fn open(
 ) -> Result<Capture, OpenFailure> {
     let mut metadata = Metadata::new(&header);
     let mut n_events = 0;
-    // The replay reports damage.
+    // Damage is ignored here, because the replay reports it.
     Records::new(&header).read(input, |record| {
-        let mut understood = Some(());
+        let mut accepted = Some(());
         match record {
             Record::Alloc { .. } | Record::Free { .. } | Record::FreeRange { .. } => n_events += 1,
-            Record::Code(code) => understood = metadata.code(code),
-            Record::Thread(thread) => understood = metadata.thread(thread).map(|_| ()),
+            Record::Code(code) => accepted = metadata.code(code),
+            Record::Thread(thread) => accepted = metadata.thread(thread).map(|_| ()),
             Record::ThreadName(name) => metadata.thread_name(name),
             Record::Resident { time, bytes } => metadata.resident(time, bytes),
             Record::Trailer => {
@@ -66,7 +66,7 @@ pub fn open(
             }
             _ => {}
         }
-        understood.map_or(Next::Refuse, |()| Next::Read)
+        accepted.map_or(Next::Refuse, |()| Next::Read)
     });
     let events = AllEvents {
         source,
@@ -91,7 +91,7 @@ impl ForeignEvents for AllEvents {
     }
 
     fn replay(&self, on_progress: &mut dyn FnMut(u64), sink: &mut Sink) -> Vec<Damage> {
-        // The header was read when the capture was opened.
+        // Skips the header, which was read when the capture was opened.
         let input = self.source.input().and_then(|mut input| {
             FileHeader::read(&mut input).map_err(|_| std::io::ErrorKind::InvalidData)?;
             Ok(input)

@@ -206,7 +206,7 @@ impl<'a> Export<'a> {
     ) -> io::Result<()> {
         for (at, node) in nodes.iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };
-            // IDs of objects begin above these.
+            // Nodes that are not objects have the smallest odd IDs; the IDs of objects begin above them.
             let id = 2 * at + 1;
             let n_edges = node.edges.len();
             writeln!(out, "{comma}{SYNTHETIC},{},{id},0,{n_edges},0,0", node.name)?;
@@ -231,7 +231,7 @@ impl<'a> Export<'a> {
                 beside.push(part);
             }
         }
-        // Even IDs, which no object has.
+        // Nodes of extra memory have even IDs; objects have odd IDs.
         for (at, part) in beside.iter().enumerate() {
             let id = 2 * (at + 1);
             writeln!(out, ",{NATIVE},{},{id},{part},0,0,0", self.memory)?;

@@ -119,7 +119,7 @@ fn fit(
     loop {
         let flame = cut(limits);
         let packer = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
-        // The data is written number by number.
+        // A buffer is needed, because the data is written number by number.
         let mut data = BufWriter::with_capacity(1 << 16, packer);
         write(&mut data, &flame)?;
         let packed = data.into_inner()?.finish()?;

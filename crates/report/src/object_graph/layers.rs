@@ -261,8 +261,8 @@ impl Layers {
         self.routes.push(route);
     }
 
-    /// Orders each layer by the middle of its neighbours, alternately downwards and upwards, and keeps the order with
-    /// the fewest crossings.
+    /// Orders each layer by the mean position of each slot's neighbours, alternately downwards and upwards, and keeps
+    /// the order with the fewest crossings.
     fn uncross(&mut self) {
         let mut position = vec![0.0f64; self.slots.len()];
         for layer in &self.order {
@@ -332,7 +332,7 @@ impl Layers {
     }
 }
 
-/// Positions from 0 to 1 for any number of slots, so that layers are comparable.
+/// Stores positions from 0 to 1 for any number of slots, so that layers are comparable.
 fn store_positions(layer: &[usize], position: &mut [f64]) {
     for (at, &slot) in layer.iter().enumerate() {
         position[slot] = (at as f64 + 0.5) / layer.len() as f64;
