@@ -13,7 +13,7 @@ use heaptide_capture::wire;
 use heaptide_capture::{Allocator, Code, Entry, Frame, Header, Packer, Tables};
 
 const CHUNK_BYTES: usize = 65_472;
-const TURN: u64 = 1_000;
+const EVENTS_PER_TURN: u64 = 1_000;
 
 struct Thread {
     head: BlockHead,
@@ -69,7 +69,7 @@ fn main() -> std::io::Result<()> {
         let thread = &mut threads[(sequence % n_threads) as usize];
         sequence += 1;
         thread.record(|tables, out| tables.write_switch(out, sequence));
-        for _ in 0..TURN / 2 {
+        for _ in 0..EVENTS_PER_TURN / 2 {
             state = state
                 .wrapping_mul(6364136223846793005)
                 .wrapping_add(1442695040888963407);
@@ -121,11 +121,11 @@ fn registry(n_threads: u64) -> Vec<u8> {
 
 impl Thread {
     fn record(&mut self, write: impl FnOnce(&mut Tables, &mut wire::Writer)) {
-        let mut room = [0; MAX_RECORD_BYTES];
-        let mut out = wire::Writer::new(&mut room);
+        let mut buffer = [0; MAX_RECORD_BYTES];
+        let mut out = wire::Writer::new(&mut buffer);
         write(&mut self.tables, &mut out);
         let len = out.len();
-        self.bytes.extend_from_slice(&room[..len]);
+        self.bytes.extend_from_slice(&buffer[..len]);
     }
 
     /// Writes one or two events and returns their number.
@@ -170,7 +170,7 @@ impl Thread {
     }
 
     fn flush_if_full(&mut self, packer: &mut Packer, out: &mut impl Write) -> std::io::Result<()> {
-        if self.bytes.len() + TURN as usize * MAX_RECORD_BYTES > CHUNK_BYTES {
+        if self.bytes.len() + EVENTS_PER_TURN as usize * MAX_RECORD_BYTES > CHUNK_BYTES {
             self.flush(packer, out)?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The sums of each job, and of all jobs of a name.
+//! The sums of each job, and of all jobs with the same name.
 //!
 //! Each capture is replayed once more, because a job's peak is at another time than the peak of the heap. A capture
 //! with more than [`MAX_JOBS_AT_ONCE`] jobs is replayed several times, each time for some of the jobs, so that memory

@@ -1,4 +1,5 @@
-//! Lifetimes of blocks in classes, each twice as long as the one before. The bins of time limit the resolution.
+//! Groups blocks by lifetime into classes. Each class covers lifetimes twice as long as those of the class before. The
+//! bins of time limit the resolution.
 
 use crate::load::Session;
 use crate::model::LifetimeClass;

@@ -32,7 +32,8 @@ use heaptide_tally::{Amount, SiteSums};
 use crate::load::Session;
 use crate::model::Measure;
 
-/// The bytes alive at the peak of the session: at the common peak of its processes, or each at its own.
+/// The bytes alive at the peak of the session: at the common peak of its processes, or the sum of each process's own
+/// peak.
 pub(crate) fn peak_bytes(session: &Session) -> u64 {
     let processes = session.processes.iter();
     processes
