@@ -10,10 +10,10 @@ pub fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' => out.push('\n'),
-            // Not allowed in XML.
+            // XML does not allow these characters.
             '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
             letter if letter.is_control() => out.push('\u{fffd}'),
-            // Would change the direction of the text that follows, beyond this element.
+            // These characters would change the direction of the text that follows, beyond this element.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
             letter => out.push(letter),
         }

@@ -1,6 +1,6 @@
-//! A picture made of dots: boxes, lines, triangles and text in a bitmap font, written as PNG.
+//! A bitmap picture: boxes, lines, triangles and text in a bitmap font, written as PNG.
 //!
-//! An SVG library would bring a font engine and megabytes of code; a few sorts of shapes do not need it.
+//! These few shapes do not need an SVG library, which would add a font engine and megabytes of code.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_wid
 /// Red, green and blue, as in `0xff8000`.
 pub type Colour = u32;
 
-/// The size of a text, in dots.
+/// The size of a text, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextSize {
     Small,
@@ -28,7 +28,7 @@ impl TextSize {
         }
     }
 
-    /// The width of a character, in dots.
+    /// The width of a character, in pixels.
     pub fn advance(self) -> usize {
         get_raster_width(FontWeight::Regular, self.height())
     }
@@ -38,7 +38,7 @@ pub struct Image {
     width: usize,
     height: usize,
     /// Red, green, blue.
-    dots: Vec<u8>,
+    pixels: Vec<u8>,
 }
 
 impl Image {
@@ -47,11 +47,11 @@ impl Image {
         Image {
             width,
             height,
-            dots: vec![0xff; width * height * 3],
+            pixels: vec![0xff; width * height * 3],
         }
     }
 
-    /// Blends a colour over a dot. Dots outside the picture are ignored.
+    /// Blends a colour over a pixel. Pixels outside the picture are ignored.
     pub fn blend(&mut self, x: usize, y: usize, colour: Colour, opacity: f64) {
         if x >= self.width || y >= self.height {
             return;
@@ -59,10 +59,10 @@ impl Image {
         let at = (y * self.width + x) * 3;
         for (part, shift) in [16, 8, 0].into_iter().enumerate() {
             let (old, new) = (
-                f64::from(self.dots[at + part]),
+                f64::from(self.pixels[at + part]),
                 f64::from(colour >> shift & 0xff),
             );
-            self.dots[at + part] = (old + (new - old) * opacity).round() as u8;
+            self.pixels[at + part] = (old + (new - old) * opacity).round() as u8;
         }
     }
 
@@ -74,24 +74,27 @@ impl Image {
         }
     }
 
-    /// Blends all strokes of a line at once: where two meet, the colour must not be blended twice.
+    /// Blends all strokes of a line at once: otherwise the colour would be blended twice where two strokes meet.
     pub fn strokes(&mut self, strokes: &[Vec<(f64, f64)>], width: f64, colour: Colour) {
-        let mut cover = Cover::around(strokes, width / 2.0, (self.width, self.height));
+        let mut coverage = Coverage::around(strokes, width / 2.0, (self.width, self.height));
         for pair in strokes.iter().flat_map(|stroke| stroke.windows(2)) {
-            cover.segment(pair[0], pair[1], width / 2.0);
+            coverage.segment(pair[0], pair[1], width / 2.0);
         }
-        for (at, &covered) in cover
-            .dots
+        for (at, &covered) in coverage
+            .pixels
             .iter()
             .enumerate()
             .filter(|(_, covered)| **covered > 0)
         {
-            let (x, y) = (cover.left + at % cover.width, cover.top + at / cover.width);
+            let (x, y) = (
+                coverage.left + at % coverage.width,
+                coverage.top + at / coverage.width,
+            );
             self.blend(x, y, colour, f64::from(covered) / 255.0);
         }
     }
 
-    /// Fills all dots whose middle lies in the triangle.
+    /// Fills all pixels whose centre lies in the triangle.
     pub fn triangle(&mut self, corners: [(f64, f64); 3], colour: Colour) {
         let [a, b, c] = corners;
         let side = |p: (f64, f64), q: (f64, f64), at: (f64, f64)| {
@@ -131,11 +134,11 @@ impl Image {
             let Some(raster) = glyph(letter, height) else {
                 continue;
             };
-            for (row, dots) in raster.rows().enumerate() {
-                for (column, &dot) in dots.iter().enumerate().filter(|(_, dot)| **dot > 0) {
+            for (row, pixels) in raster.rows().enumerate() {
+                for (column, &pixel) in pixels.iter().enumerate().filter(|(_, pixel)| **pixel > 0) {
                     let (x, y) = (left + column as f64, top + row as f64);
                     if x >= 0.0 && y >= 0.0 {
-                        self.blend(x as usize, y as usize, colour, f64::from(dot) / 255.0);
+                        self.blend(x as usize, y as usize, colour, f64::from(pixel) / 255.0);
                     }
                 }
             }
@@ -163,15 +166,15 @@ impl Image {
         head.extend((self.height as u32).to_be_bytes());
         // Eight bits, RGB, default methods, not interlaced.
         head.extend([8, 2, 0, 0, 0]);
-        part(out, b"IHDR", &head)?;
+        write_chunk(out, b"IHDR", &head)?;
         let mut packer = ZlibEncoder::new(Vec::new(), Compression::new(7));
-        for row in self.dots.chunks(self.width * 3) {
+        for row in self.pixels.chunks(self.width * 3) {
             // Filter type 0 of each row: none.
             packer.write_all(&[0])?;
             packer.write_all(row)?;
         }
-        part(out, b"IDAT", &packer.finish()?)?;
-        part(out, b"IEND", &[])
+        write_chunk(out, b"IDAT", &packer.finish()?)?;
+        write_chunk(out, b"IEND", &[])
     }
 }
 
@@ -186,17 +189,21 @@ fn glyph(letter: char, height: RasterHeight) -> Option<noto_sans_mono_bitmap::Ra
         .or_else(|| get_raster('?', FontWeight::Regular, height))
 }
 
-/// The share of each dot that a line covers, within the bounding box of the line.
-struct Cover {
+/// The share of each pixel that a line covers, within the bounding box of the line.
+struct Coverage {
     left: usize,
     top: usize,
     width: usize,
     height: usize,
-    dots: Vec<u8>,
+    pixels: Vec<u8>,
 }
 
-impl Cover {
-    fn around(strokes: &[Vec<(f64, f64)>], radius: f64, (width, height): (usize, usize)) -> Cover {
+impl Coverage {
+    fn around(
+        strokes: &[Vec<(f64, f64)>],
+        radius: f64,
+        (width, height): (usize, usize),
+    ) -> Coverage {
         let points = || strokes.iter().flatten();
         let range = |values: &mut dyn Iterator<Item = f64>, end: usize| {
             let widen = |(low, high): (f64, f64), value: f64| (low.min(value), high.max(value));
@@ -207,12 +214,12 @@ impl Cover {
         };
         let (left, width) = range(&mut points().map(|point| point.0), width);
         let (top, height) = range(&mut points().map(|point| point.1), height);
-        Cover {
+        Coverage {
             left,
             top,
             width,
             height,
-            dots: vec![0; width * height],
+            pixels: vec![0; width * height],
         }
     }
 
@@ -227,7 +234,7 @@ impl Cover {
         let length = dx * dx + dy * dy;
         for y in range(from.1, to.1, self.top, self.height) {
             for x in range(from.0, to.0, self.left, self.width) {
-                // The distance from the middle of the dot to the nearest point of the segment.
+                // The distance from the centre of the pixel to the nearest point of the segment.
                 let px = (self.left + x) as f64 + 0.5 - from.0;
                 let py = (self.top + y) as f64 + 0.5 - from.1;
                 let along = if length > 0.0 {
@@ -237,14 +244,14 @@ impl Cover {
                 };
                 let distance = (px - along * dx).hypot(py - along * dy);
                 let covered = (radius + 0.5 - distance).clamp(0.0, 1.0);
-                let dot = &mut self.dots[y * self.width + x];
-                *dot = (*dot).max((covered * 255.0) as u8);
+                let pixel = &mut self.pixels[y * self.width + x];
+                *pixel = (*pixel).max((covered * 255.0) as u8);
             }
         }
     }
 }
 
-fn part(out: &mut dyn Write, name: &[u8; 4], data: &[u8]) -> io::Result<()> {
+fn write_chunk(out: &mut dyn Write, name: &[u8; 4], data: &[u8]) -> io::Result<()> {
     let mut sum = Crc::new();
     sum.update(name);
     sum.update(data);

@@ -34,7 +34,7 @@ const PREFIXED: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
 pub fn size(bytes: u64) -> String {
     let mut value = bytes as f64;
     if is_layout(Layout::Memray) {
-        return memrays_size(value);
+        return memray_size(value);
     }
     let mut at = 0;
     while value >= 999.5 && at + 1 < PREFIXED.len() {
@@ -48,7 +48,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.decimals$} {}", PREFIXED[at])
 }
 
-fn memrays_size(mut value: f64) -> String {
+fn memray_size(mut value: f64) -> String {
     let mut at = 0;
     while value >= 1000.0 && at + 1 < PREFIXED.len() {
         value /= 1000.0;
@@ -205,11 +205,11 @@ mod tests {
     }
 
     #[test]
-    fn memrays_sizes_have_three_decimals() {
-        assert_eq!(memrays_size(0.0), "0.000B");
-        assert_eq!(memrays_size(999.0), "999.000B");
-        assert_eq!(memrays_size(41_810_000.0), "41.810MB");
-        assert_eq!(memrays_size(u64::MAX as f64), "18446.744PB");
+    fn memray_sizes_have_three_decimals() {
+        assert_eq!(memray_size(0.0), "0.000B");
+        assert_eq!(memray_size(999.0), "999.000B");
+        assert_eq!(memray_size(41_810_000.0), "41.810MB");
+        assert_eq!(memray_size(u64::MAX as f64), "18446.744PB");
     }
 
     #[test]

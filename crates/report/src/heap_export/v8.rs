@@ -126,8 +126,8 @@ impl<'a> Export<'a> {
         let name_texts = names.map(|name| texts.number(name)).collect();
         let objects = 0..heap.n_objects() as u32;
         let large = objects.filter_map(|object| {
-            let beside = heap.bytes(object) - own_bytes(heap, object);
-            let n_nodes = beside.div_ceil(u64::from(u32::MAX));
+            let extra = heap.bytes(object) - own_bytes(heap, object);
+            let n_nodes = extra.div_ceil(u64::from(u32::MAX));
             (n_nodes > 0).then_some((object, n_nodes))
         });
         Export {
@@ -211,7 +211,7 @@ impl<'a> Export<'a> {
             let n_edges = node.edges.len();
             writeln!(out, "{comma}{SYNTHETIC},{},{id},0,{n_edges},0,0", node.name)?;
         }
-        let mut beside = Vec::new();
+        let mut extra = Vec::new();
         for object in 0..self.heap.n_objects() as u32 {
             let name = self.node_name(object);
             let n_nodes = self.large.get(&object).copied().unwrap_or(0);
@@ -228,11 +228,11 @@ impl<'a> Export<'a> {
             for _ in 0..n_nodes {
                 let part = rest.min(u64::from(u32::MAX));
                 rest -= part;
-                beside.push(part);
+                extra.push(part);
             }
         }
         // Nodes of extra memory have even IDs; objects have odd IDs.
-        for (at, part) in beside.iter().enumerate() {
+        for (at, part) in extra.iter().enumerate() {
             let id = 2 * (at + 1);
             writeln!(out, ",{NATIVE},{},{id},{part},0,0,0", self.memory)?;
         }

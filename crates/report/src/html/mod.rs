@@ -221,9 +221,9 @@ mod tests {
 
     #[test]
     fn too_large_data_is_cut_until_it_fits() {
-        let asked = std::cell::RefCell::new(Vec::new());
+        let requested = std::cell::RefCell::new(Vec::new());
         let cut = |limits: FlameLimits| {
-            asked.borrow_mut().push(limits.max_frames);
+            requested.borrow_mut().push(limits.max_frames);
             let node = FlameNode {
                 parent: 0,
                 content: FlameContent::NoFrames,
@@ -242,7 +242,7 @@ mod tests {
         let packed = fit(&cut, FlameLimits::default(), 20_000, &write).expect("written");
         assert!(packed.len() * 4 / 3 <= 20_000, "{}", packed.len());
         assert!(packed.len() * 4 / 3 > 10_000, "{}", packed.len());
-        assert_eq!(asked.borrow().len(), 2, "{asked:?}");
+        assert_eq!(requested.borrow().len(), 2, "{requested:?}");
     }
 
     #[test]

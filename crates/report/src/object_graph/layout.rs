@@ -18,7 +18,7 @@ const PART_GAP: f64 = 48.0;
 const PORT: f64 = 9.0;
 const MAX_PORTS_WIDTH: f64 = 360.0;
 /// Parts wrap at this width, or at a width that gives the picture a good aspect ratio.
-const LEAST_WIDTH: f64 = 1200.0;
+const MIN_WIDTH: f64 = 1200.0;
 const ASPECT_RATIO: f64 = 1.5;
 /// The width of an arrow from a box to itself, on its right side.
 const LOOP: f64 = 26.0;
@@ -38,7 +38,7 @@ pub enum Step {
     Swing(f64, f64),
     /// In a half circle to a point at the same height.
     Turn(f64),
-    /// Out of the right side of a box and back, this far below.
+    /// Out of the right side of a box, and back to it at this distance below.
     Loop(f64),
 }
 
@@ -79,7 +79,7 @@ pub fn layout(graph: &Graph, arrows: &[Arrow], shown: &[String]) -> Layout {
         .iter()
         .map(|size| (size.width + GAP) * (size.height + 90.0))
         .sum();
-    let wide = (area.sqrt() * ASPECT_RATIO).max(LEAST_WIDTH);
+    let wide = (area.sqrt() * ASPECT_RATIO).max(MIN_WIDTH);
     let mut all = Layout {
         boxes: vec![Rect::default(); sizes.len()],
         labels: vec![None; arrows.len()],
@@ -237,7 +237,7 @@ impl<'a> Part<'a> {
             match slot.content {
                 SlotContent::Box(number) => {
                     let node = self.nodes[number];
-                    // Without the width of an arrow to itself.
+                    // The slot also has room for an arrow from the box to itself; the box does not.
                     let width = sizes[node].width;
                     all.boxes[node] = Rect { width, ..rect };
                 }

@@ -1,4 +1,4 @@
-//! The picture as PNG, in light colours and with two dots per pixel. Boxes, arrows and labels are those of the SVG.
+//! The picture as PNG, in light colours and at twice its size. Boxes, arrows and labels are those of the SVG.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::text::shorten;
 
 const SCALE: f64 = 2.0;
 /// A larger picture would need gigabytes; the SVG has no such limit.
-const MAX_DOTS: f64 = 200e6;
+const MAX_PIXELS: f64 = 200e6;
 /// The number of straight pieces of a bend.
 const PIECES: u32 = 16;
 const LINE_WIDTH: f64 = 1.2;
@@ -31,7 +31,7 @@ pub fn png(out: &mut dyn Write, graph: &Graph) -> io::Result<()> {
         } else {
             LEGEND_HEIGHT
         };
-    if width * height * SCALE * SCALE > MAX_DOTS {
+    if width * height * SCALE * SCALE > MAX_PIXELS {
         return Err(io::Error::other(format!(
             "the picture is too large for a PNG ({width:.0} × {height:.0} pixels): choose a name that ends in .svg"
         )));

@@ -1,4 +1,4 @@
-//! Control characters: names in a capture come from anywhere, and must not reach a terminal as commands.
+//! Control characters: names in a capture are untrusted, and must not reach a terminal as commands.
 //!
 //! Every text that the command prints passes through here. Escapes have the form `\u001b`, which is also valid in the strings
 //! of JSON. Only Heaptide's own colours stay, and only where they are expected.

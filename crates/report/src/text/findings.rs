@@ -5,8 +5,7 @@ use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 use super::stats::location;
 use crate::units::{percentage, size};
 
-/// The evidence of a finding. If no line of the user's own code is known, also the line of the program that called its
-/// location.
+/// The evidence of a finding. If the finding has no line of user code, the line that called its location is added.
 pub fn evidence(finding: &Finding) -> Vec<String> {
     let caller = finding.caller.as_ref().filter(|_| finding.user.is_none());
     let caller = caller.map(|at| format!("called from {}", location(Some(at))));
@@ -63,7 +62,7 @@ pub fn blocks(count: u64) -> String {
     }
 }
 
-/// A duration in the unit that fits.
+/// A duration in a suitable unit.
 pub fn seconds(ns: u64) -> String {
     let seconds = ns as f64 / 1e9;
     match ns {

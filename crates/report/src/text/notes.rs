@@ -240,7 +240,7 @@ pub fn remarks(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// Notes that change no number and need no action. Reports fold them away.
+/// Notes that change no number and need no action. Reports show them in one line at the end.
 pub fn asides(quality: &Quality) -> Vec<String> {
     let mut notes = Vec::new();
     if quality.mapped_files_bytes > 0 {

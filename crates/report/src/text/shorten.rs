@@ -1,7 +1,7 @@
 //! Fits texts into a width: a long text loses its least important part, marked by `…`, or is wrapped.
 //!
-//! Widths are terminal columns: some characters take two, some none. Names come from captures, which may come from
-//! anywhere, so control characters are shown as `�`.
+//! Widths are terminal columns: some characters take two, some none. Names in captures are untrusted, so control
+//! characters are shown as `�`.
 
 use super::controls::is_interpreted;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -111,7 +111,7 @@ pub fn middle(text: &str, max: usize) -> String {
 
 /// A function name keeps this many columns, even if the file name must be cut: two functions of a file must stay
 /// distinct.
-const LEAST_FUNCTION: usize = 12;
+const MIN_FUNCTION: usize = 12;
 
 /// `function at file`: the file first loses its first folders; only then does the function lose its end.
 pub fn function_at_file(function: &str, file: &str, max: usize) -> String {
@@ -122,11 +122,9 @@ pub fn function_at_file(function: &str, file: &str, max: usize) -> String {
         return whole;
     }
     let name = file.rsplit('/').next().unwrap_or(file);
-    let least_file = (width(name) + 2).min(max / 2);
+    let min_file = (width(name) + 2).min(max / 2);
     let room = max.saturating_sub(BETWEEN.len());
-    let for_function = room
-        .saturating_sub(least_file)
-        .max(LEAST_FUNCTION.min(room));
+    let for_function = room.saturating_sub(min_file).max(MIN_FUNCTION.min(room));
     let for_function = for_function.min(width(&function));
     let function = end(&function, for_function);
     let file = start(file, room.saturating_sub(width(&function)));

@@ -9,7 +9,7 @@ use super::{Style, notes};
 use crate::units::{percent, size};
 
 /// Notes are not wrapped to shorter lines than this.
-const LEAST_NOTE: usize = 40;
+const MIN_NOTE: usize = 40;
 
 /// Columns that are left out on a narrow terminal, in this order. The sort column always stays.
 const DISPENSABLE: [SortColumn; 5] = [
@@ -117,7 +117,7 @@ pub fn summary(out: &mut dyn Write, summary: &Summary, options: &Options) -> io:
     for note in notes {
         let width = options
             .max_width
-            .map_or(usize::MAX, |width| width.max(LEAST_NOTE));
+            .map_or(usize::MAX, |width| width.max(MIN_NOTE));
         for line in wrap(&note, width) {
             writeln!(out, "{line}")?;
         }

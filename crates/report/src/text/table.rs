@@ -29,7 +29,7 @@ pub struct Row {
 /// If the first column would get less, the blanks next to the lines are removed.
 const COMFORTABLE_CELLS: usize = 40;
 /// The smallest width of the first column. Instead of making it narrower, the table becomes wider than the terminal.
-const LEAST_CELLS: usize = 16;
+const MIN_CELLS: usize = 16;
 
 struct Layout {
     widths: Vec<usize>,
@@ -77,7 +77,7 @@ impl Table {
     pub fn leave_out(&mut self, columns: &[usize], max_width: usize) {
         let mut left_out: Vec<usize> = Vec::new();
         for &column in columns {
-            if self.least_width() <= max_width {
+            if self.min_width() <= max_width {
                 return;
             }
             let at = column - left_out.iter().filter(|&&other| other < column).count();
@@ -91,7 +91,7 @@ impl Table {
     }
 
     /// The smallest width of the table in terminal columns.
-    fn least_width(&self) -> usize {
+    fn min_width(&self) -> usize {
         let widths = self.layout(Some(0)).widths;
         widths.iter().sum::<usize>() + widths.len() + 1
     }
@@ -151,13 +151,13 @@ impl Table {
         for (mut widths, padding, least) in [
             (roomy, " ", COMFORTABLE_CELLS),
             (tight.clone(), " ", COMFORTABLE_CELLS),
-            (tight, "", LEAST_CELLS),
+            (tight, "", MIN_CELLS),
         ] {
             let lines = n + 1 + 2 * padding.len() * n;
             let numbers: usize = widths[1..].iter().sum();
             let left = max_width.saturating_sub(lines + numbers);
             if left >= least.min(widths[0]) || padding.is_empty() {
-                widths[0] = left.max(LEAST_CELLS);
+                widths[0] = left.max(MIN_CELLS);
                 return Layout { widths, padding };
             }
         }

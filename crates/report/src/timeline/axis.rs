@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn axis_without_length_still_has_one() {
+    fn axis_of_an_empty_range_has_a_length() {
         let axis = Axis::of_seconds(5.0, 5.0, 4);
         assert!(axis.to > axis.from && !axis.marks.is_empty());
         assert!(!Axis::of_bytes(0, 4).marks.is_empty());

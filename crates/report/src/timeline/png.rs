@@ -1,4 +1,4 @@
-//! A scene as PNG, drawn with two dots per pixel.
+//! A scene as PNG, drawn at twice its size.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use heaptide_analysis::model::chart::Chart;
 use super::scene::{Anchor, Scene, Shape, scene};
 use crate::raster::{Colour, Image, TextSize};
 
-/// Dots per pixel, so that pictures are sharp on high-resolution screens.
+/// The enlargement, which makes pictures sharp on high-resolution screens.
 const SCALE: f64 = 2.0;
 const AREA_OPACITY: f64 = 0.12;
 /// Lengths of dashes and gaps in pixels.

@@ -1,4 +1,4 @@
-//! A scene as SVG: a few sorts of shapes, each one line of text.
+//! A scene as SVG: each shape is one line of text.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

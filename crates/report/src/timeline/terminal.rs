@@ -201,7 +201,7 @@ fn legend(out: &mut dyn Write, chart: &Chart, paint: &Paint, width: usize) -> io
     Ok(())
 }
 
-/// Command lines may be long and contain control characters.
+/// Shortens a text and replaces control characters: command lines may be long and contain them.
 fn shortened(text: &str, width: usize) -> String {
     let clean = |letter: char| {
         if is_interpreted(letter) || letter == '\n' {
@@ -229,7 +229,7 @@ impl Paint {
     }
 }
 
-/// Characters made of dots.
+/// A grid of characters, each with braille dots or a letter.
 struct Canvas {
     columns: usize,
     rows: usize,

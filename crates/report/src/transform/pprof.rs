@@ -198,12 +198,12 @@ fn sample(
     texts: &mut Texts,
 ) {
     // Locations are numbered from 1; the number after the last is for empty stacks.
-    let nowhere = site
+    let no_frame = site
         .stack
         .is_none()
         .then_some(model.locations.len() as u64 + 1);
     let frames = merged::frames(model, site.stack).map(|frame| frame as u64 + 1);
-    sample.numbers(1, frames.chain(nowhere));
+    sample.numbers(1, frames.chain(no_frame));
     let values = [
         site.total.count,
         site.total.bytes,
