@@ -7,7 +7,7 @@
 //! u8 Python's allocator  u8 Python's allocators recorded?  u8 object lifetimes recorded?
 //! format 13: text standard library  texts site-packages, empty one at the end  texts sys.path, empty one at the end
 //! ```
-//! Written when recording begins, and again when it ends.
+//! memray writes the header when recording begins, and again when it ends.
 
 use heaptide_capture::{Header, Mode, OpenFailure};
 

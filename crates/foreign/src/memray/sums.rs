@@ -23,7 +23,7 @@ struct Stack {
 #[derive(Debug, Default)]
 struct Aggregated {
     sites: Vec<Site>,
-    /// The first is the empty one.
+    /// The first stack is the empty stack.
     stacks: Vec<Stack>,
     frames: HashMap<u64, Frame>,
     heights: Vec<(u64, u64)>,

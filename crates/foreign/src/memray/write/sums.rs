@@ -62,7 +62,7 @@ pub fn write_sums(
         record.u8(0x02);
         let numbers = [
             site.thread,
-            // A byte and seven of padding.
+            // One byte, and seven bytes of padding.
             function(site.allocator).into(),
             0,
             node_of(site.stack),
