@@ -1,7 +1,8 @@
 //! mprof's format: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
 //!
-//! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the node, the limit and
-//! the exit status. Real files have lines in any order, because the parent may write its samples late, and empty lines.
+//! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the node, the
+//! limit and the exit status. Real files contain empty lines, and lines in any order, because the parent may write its
+//! samples late.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,8 +16,8 @@ use crate::text::{self, bytes_of_mib, escape, mib, seconds, unescape};
 pub const PREFIX: &str = "HEAPTIDE ";
 
 pub fn header(line: &mut String, header: &Header) {
-    // Writing into a string cannot fail.
-    // mprof has no escapes, so control characters become blanks.
+    // Writing into a string cannot fail, so the results are ignored. mprof has no escapes, so control characters become
+    // blanks.
     let command = header.command.replace(char::is_control, " ");
     let _ = writeln!(line, "CMDLINE {command}");
     if let Some(host) = &header.host {
