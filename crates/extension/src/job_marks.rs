@@ -1,4 +1,5 @@
-//! State that all job marks share: the context variable of the current job, the running jobs, and functions of `heaptide.jobs`.
+//! State that all job marks share (a mark is the begin or the end of a job): the context variable of the current job,
+//! the running jobs, and functions of `heaptide.jobs`.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -48,7 +49,7 @@ static N_MODULES: AtomicUsize = AtomicUsize::new(0);
 /// The number of a session and the path of its capture.
 static CAPTURE: Mutex<Option<(u32, Py<PyAny>)>> = Mutex::new(None);
 
-/// Prepares the process for job marks. Only the first call counts.
+/// Prepares the process for job marks. Later calls have no effect.
 #[pyfunction]
 #[pyo3(signature = (variable, token, *, modules, are_contexts_read, redacted, wants_records))]
 #[allow(

@@ -209,7 +209,8 @@ pub fn set_labels(all: Vec<(Text, Text)>, changed: Vec<(Text, Text)>) {
         session::set_label(&key.0, &value.0);
     }
     let all = pairs(all);
-    // A thread of the parent may have held the lock when this process was forked. The lock is otherwise held for an instant.
+    // A thread of the parent may have held the lock when this process was forked. Otherwise the lock is held only
+    // briefly.
     for _ in 0..MAX_ATTEMPTS {
         if let Ok(mut labels) = LABELS.try_lock() {
             *labels = all;

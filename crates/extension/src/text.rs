@@ -1,8 +1,8 @@
-//! Conversions of strings and paths that must accept whatever a program holds, in every locale.
+//! Converts strings and paths between Python and Rust. Any string of a program is accepted, in every locale.
 //!
 //! A Python string may hold lone surrogates, which UTF-8 cannot encode. Python decodes bytes of a file name to them if
-//! the bytes are not valid in its locale. A path that goes back to Python must become the string that Python itself
-//! would have made of it. PyO3's conversion decodes all valid UTF-8 as UTF-8, which gives a different string in some
+//! the bytes are not valid in its locale. A path that is returned to Python must become the string that Python itself
+//! would make of it. PyO3's conversion decodes all valid UTF-8 as UTF-8, which gives a different string in some
 //! locales.
 
 use std::ffi::OsString;

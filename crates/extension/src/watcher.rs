@@ -26,8 +26,8 @@ const MAX_WAIT_FOR_EXIT: Duration = Duration::from_secs(10);
 /// Time between two readings of the memory in use, if a threshold is set.
 const PRESSURE_PAUSE: Duration = Duration::from_millis(20);
 
-/// The last crossing of the threshold that Python has not read yet. Locked for an instant, and never while the process
-/// forks: the thread that writes it has ended then.
+/// The last crossing of the threshold that Python has not read yet. Locked only briefly, and never while the process
+/// forks, because the thread that writes it has ended then.
 static PRESSURE: Mutex<Option<Pressure>> = Mutex::new(None);
 
 /// Locked only with the GIL held, so that a forked child finds the lock free.
@@ -228,7 +228,7 @@ pub fn resume_watcher() {
     unsafe { fork::resume_after_thread_count(resume) };
 }
 
-/// Ends the thread for good: the program exits, or this is a forked child, which may start its own.
+/// Ends the thread permanently: the program exits, or this is a forked child, which may start its own thread.
 #[pyfunction]
 pub fn stop_watcher(py: Python<'_>) {
     let _unrecorded = Unrecorded::begin();
