@@ -5,10 +5,10 @@
 //! alloc m 8192 mmap at main          another allocator
 //! alloc y 10                         without a Python frame
 //! free x
-//! unmap m+4096 4096                  a range of it
+//! unmap m+4096 4096                  part of m
 //! refuse                             the thread's previous free did not happen
 //! thread 2 worker                    the following statements happen in this thread, which has this name
-//! job 7 import load · job 0          the thread works for job 7, named import, with the key load; for none
+//! job 7 import load · job 0          the thread works for job 7, named import, with the key load; then for no job
 //! job_end 7 failed                   the job ended
 //! time 1500                          microseconds since the start
 //! part LibcFree 4096                 a part of the process's memory
@@ -271,7 +271,7 @@ impl Builder {
             address
         });
         let thread = self.thread();
-        thread.walk_to(&frames);
+        thread.change_stack(&frames);
         thread.event(|tables, out| tables.write_alloc(out, allocator, size, address));
     }
 
@@ -328,11 +328,11 @@ impl Builder {
 
 impl Thread {
     fn write(&mut self, record: impl FnOnce(&mut Tables, &mut Writer)) {
-        let mut room = [0; 64];
-        let mut out = Writer::new(&mut room);
+        let mut buffer = [0; 64];
+        let mut out = Writer::new(&mut buffer);
         record(&mut self.tables, &mut out);
         let len = out.len();
-        self.bytes.extend_from_slice(&room[..len]);
+        self.bytes.extend_from_slice(&buffer[..len]);
         assert!(
             self.bytes.len() < BUFFER_BYTES,
             "the builder writes one chunk per thread"
@@ -344,7 +344,7 @@ impl Thread {
         self.write(record);
     }
 
-    fn walk_to(&mut self, frames: &[Frame]) {
+    fn change_stack(&mut self, frames: &[Frame]) {
         let pairs = self.stack.iter().zip(frames);
         let n_common = pairs.take_while(|(one, other)| one == other).count();
         let n_gone = self.stack.len() - n_common;

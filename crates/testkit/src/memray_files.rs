@@ -52,7 +52,7 @@ pub fn events() -> Vec<u8> {
     // realloc 0x800 further on.
     bytes.extend([0x80 | 15 << 3 | 7, 0x80, 0x04, 50]);
     bytes.extend([0x02, 0xe8, 0x07, 20]);
-    // The same address is free again.
+    // Free the block at the same address.
     bytes.extend([0x80 | 5]);
     // mmap by its number, 0x10000 / 8 further on, and munmap of its first half.
     bytes.extend([0x80 | 15 << 3, 0x80, 0x80, 0x01, 14, 0x80, 0x20]);
