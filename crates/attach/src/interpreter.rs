@@ -172,10 +172,10 @@ fn version_by_name(mappings: &[Mapping], program: &str) -> Option<(u8, u8)> {
 }
 
 /// Parses `3.12`, or `312` if it is written without a dot.
-fn version_after(text: &str, is_joined: bool) -> Option<(u8, u8)> {
+fn version_after(text: &str, has_no_dot: bool) -> Option<(u8, u8)> {
     let major = text.chars().next()?.to_digit(10)? as u8;
     let rest = &text[1..];
-    let rest = if is_joined {
+    let rest = if has_no_dot {
         rest
     } else {
         rest.strip_prefix('.')?

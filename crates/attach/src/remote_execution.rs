@@ -21,7 +21,7 @@ const PLEASE_STOP: u8 = 1 << 5;
 const START_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Positions of the published offsets, in words.
-struct Map {
+struct Layout {
     minor: u8,
     n_words: usize,
     debugger_support: usize,
@@ -29,13 +29,13 @@ struct Map {
 
 const INTERPRETERS_HEAD: usize = 5;
 const MAIN_THREAD: usize = 10;
-const MAPS: [Map; 2] = [
-    Map {
+const LAYOUTS: [Layout; 2] = [
+    Layout {
         minor: 14,
         n_words: 95,
         debugger_support: 89,
     },
-    Map {
+    Layout {
         minor: 15,
         n_words: 111,
         debugger_support: 105,
@@ -61,14 +61,14 @@ impl RemoteExecution {
         let (3, minor) = target.interpreter.version else {
             return Ok(None);
         };
-        let map = MAPS.iter().find(|map| map.minor == minor);
-        let (Some(map), Some(runtime)) = (map, target.interpreter.runtime) else {
+        let layout = LAYOUTS.iter().find(|layout| layout.minor == minor);
+        let (Some(layout), Some(runtime)) = (layout, target.interpreter.runtime) else {
             return Ok(None);
         };
         let memory = Memory::of(target.pid);
         let reading = |error: io::Error| Refusal::failed(target.pid, "reading its state", &error);
         let published = memory
-            .read(runtime.address, map.n_words * 8)
+            .read(runtime.address, layout.n_words * 8)
             .map_err(reading)?;
         let is_known = published.starts_with(b"xdebugpy")
             && word_at(&published, 8)
@@ -77,7 +77,7 @@ impl RemoteExecution {
             return Ok(None);
         }
         let offset = |at: usize| word_at(&published, at * 8).filter(|&offset| offset < MAX_OFFSET);
-        let support = |at: usize| offset(map.debugger_support + at);
+        let support = |at: usize| offset(layout.debugger_support + at);
         let (Some(interpreters), Some(main)) = (offset(INTERPRETERS_HEAD), offset(MAIN_THREAD))
         else {
             return Ok(None);
@@ -130,20 +130,20 @@ impl RemoteExecution {
     }
 
     /// Requests a script, by its path in the process. Returns false if the path is too long.
-    pub fn ask(&self, script: &Path) -> Result<bool, Refusal> {
+    pub fn request(&self, script: &Path) -> Result<bool, Refusal> {
         let mut path = script.as_os_str().as_bytes().to_vec();
         path.push(0);
         if path.len() > self.script_len {
             return Ok(false);
         }
-        let asked = || {
+        let write = || {
             self.memory.write(self.script, &path)?;
             self.memory.write(self.pending, &1i32.to_ne_bytes())?;
             // Writes only the byte with the flag, because the process changes the other bytes at any time.
             let flags = self.memory.read(self.breaker, 1)?;
             self.memory.write(self.breaker, &[flags[0] | PLEASE_STOP])
         };
-        asked().map(|()| true).map_err(|error: io::Error| {
+        write().map(|()| true).map_err(|error: io::Error| {
             Refusal::failed(self.pid, "asking it to run a script", &error)
         })
     }

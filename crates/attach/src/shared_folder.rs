@@ -53,8 +53,8 @@ impl SharedFolder {
         Err(Refusal::failed(target.pid, step, &last))
     }
 
-    fn make_in(target: &Target, above: &Path) -> io::Result<SharedFolder> {
-        let parent = open_in_root(target.pid, above)?;
+    fn make_in(target: &Target, parent_path: &Path) -> io::Result<SharedFolder> {
+        let parent = open_in_root(target.pid, parent_path)?;
         if forbids_programs(&parent) {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -65,7 +65,7 @@ impl SharedFolder {
                 Err(error) => return Err(error),
                 Ok(folder) => {
                     return Ok(SharedFolder {
-                        path: above.join(&name),
+                        path: parent_path.join(&name),
                         name,
                         parent,
                         folder,
@@ -229,8 +229,8 @@ pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a file that the target's user may write, because another user may not have access to its folder. Does
-/// nothing if that is this process's user. Returns whether the file was created.
+/// If the target has another user than this process, creates the file and makes that user its owner: the user may not
+/// have access to the folder. Returns whether the file was created.
 pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
     let (user, group) = (target.status.users[3], target.status.groups[3]);
     // SAFETY: geteuid has no preconditions.

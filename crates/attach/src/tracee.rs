@@ -335,10 +335,10 @@ fn wait_for_child_event() {
     };
     // SAFETY: the set is filled before it is used; nothing is written but the set.
     unsafe {
-        let mut news: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut news);
-        libc::sigaddset(&mut news, libc::SIGCHLD);
-        libc::sigtimedwait(&news, std::ptr::null_mut(), &SHORT_WAIT);
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut signals);
+        libc::sigaddset(&mut signals, libc::SIGCHLD);
+        libc::sigtimedwait(&signals, std::ptr::null_mut(), &SHORT_WAIT);
     }
 }
 

@@ -42,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingRequest {
     /// Final path of the capture, as this process sees it.
-    pub home: PathBuf,
+    pub final_path: PathBuf,
     /// Whether the process records directly into that file. Otherwise it records into the shared folder, and the file
     /// is fetched.
     pub is_direct: bool,
@@ -65,7 +65,7 @@ pub struct VisitResult {
     /// A warning from the process; empty if there is none.
     pub note: String,
     /// Final path of the capture; empty if it is already there.
-    pub home: PathBuf,
+    pub final_path: PathBuf,
     /// The longest time for which a thread of the process was paused.
     pub paused: Duration,
     pub took: Duration,
@@ -75,7 +75,7 @@ pub struct VisitResult {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeapRequest {
     /// Final path of the snapshot, as this process sees it.
-    pub home: PathBuf,
+    pub final_path: PathBuf,
     /// Whether the process writes directly into that file. Otherwise it writes into the shared folder, and the file is
     /// fetched.
     pub is_direct: bool,
@@ -102,7 +102,7 @@ pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult
     visit_with_package(
         target,
         arguments,
-        &request.home,
+        &request.final_path,
         direct.ok_or("capture.tide"),
     )
 }
@@ -118,17 +118,17 @@ pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, 
     visit_with_package(
         target,
         arguments,
-        &request.home,
+        &request.final_path,
         direct.ok_or("snapshot.heap"),
     )
 }
 
 /// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file. The file
-/// is at `home`, or in the shared folder under the given name, and the caller fetches it from there.
+/// is at `final_path`, or in the shared folder under the given name, and the caller fetches it from there.
 fn visit_with_package(
     target: &Target,
     mut arguments: Arguments,
-    home: &Path,
+    final_path: &Path,
     direct: Result<(), &str>,
 ) -> Result<VisitResult, Refusal> {
     let began = Instant::now();
@@ -152,10 +152,10 @@ fn visit_with_package(
     let folder = copied.as_ref().map(|shared| shared.path.clone());
     let file = match (&folder, direct) {
         (Some(folder), Err(name)) => {
-            arguments.path("home", home);
+            arguments.path("home", final_path);
             folder.join(name)
         }
-        _ => home.to_owned(),
+        _ => final_path.to_owned(),
     };
     arguments.path("package", &package_in_target);
     arguments.path("path", &file);
@@ -206,7 +206,7 @@ fn visit(
     Ok(VisitResult {
         capture: path(part()),
         note: sentence(part()),
-        home: path(part()),
+        final_path: path(part()),
         paused,
         took: began.elapsed(),
     })
@@ -216,7 +216,7 @@ fn visit(
 fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration, Refusal> {
     if let Some(remote) = RemoteExecution::find(target)? {
         let timeout = remote.timeout();
-        if !timeout.is_zero() && remote.ask(&shared.path.join(SCRIPT))? {
+        if !timeout.is_zero() && remote.request(&shared.path.join(SCRIPT))? {
             if is_taken(target, shared, timeout)? {
                 return Ok(Duration::ZERO);
             }

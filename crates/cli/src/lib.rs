@@ -72,7 +72,7 @@ fn with_dashes(command: Command) -> Command {
     let has_underscore =
         |argument: &Arg| argument.get_long().is_some_and(|long| long.contains('_'));
     let command = command.mut_subcommands(with_dashes);
-    // Most commands have none. Rebuilding all their options would slow down the start of every command.
+    // Most commands have no such option. Rebuilding all their options would slow down the start of every command.
     if !command.get_arguments().any(has_underscore) {
         return command;
     }
@@ -104,7 +104,7 @@ fn command_for(name: Option<&OsString>) -> Command {
 /// Parses the arguments and runs the command. The first argument is the name of the executable.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     let mut arguments: Vec<OsString> = arguments.collect();
-    // memray's option for its log, before the name of a command.
+    // memray accepts this option before the name of a command. Heaptide ignores it.
     let is_verbose = |word: &OsString| word == "-v" || word == "-vv" || word == "--verbose";
     while arguments.get(1).is_some_and(is_verbose) {
         arguments.remove(1);

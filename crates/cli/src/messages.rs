@@ -1,7 +1,7 @@
 //! Lines for the user outside a report: messages on standard error, and short answers on standard output.
 //!
-//! Both escape control characters and line feeds, because paths and names in them come from anywhere. A closed stream
-//! is not an error.
+//! Both escape control characters and line feeds, because the paths and names in them are untrusted. A closed stream is
+//! not an error.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -86,8 +86,8 @@ impl Handler {
         is_gone: &dyn Fn() -> bool,
     ) -> Response {
         let Some(route) = route else {
-            let is_above = request.path.ends_with('/') && !request.path.contains(BASE);
-            if is_above || bare.ends_with(BASE) {
+            let is_parent_folder = request.path.ends_with('/') && !request.path.contains(BASE);
+            if is_parent_folder || bare.ends_with(BASE) {
                 return redirect(&format!("{bare}/docs"));
             }
             let sentence = format!(

@@ -83,7 +83,7 @@ fn query_kernel(local: SocketAddr, remote: SocketAddr) -> Option<Option<u32>> {
         Some(netlink::SOCK_DIAG),
     )
     .ok()?;
-    let request = question(local, remote);
+    let request = netlink_request(local, remote);
     rustix::net::send(&socket, &request, SendFlags::empty()).ok()?;
     let mut buffer = [0; 1024];
     let (n_read, _) = rustix::net::recv(&socket, &mut buffer, RecvFlags::DONTWAIT).ok()?;
@@ -109,7 +109,7 @@ fn ports(local: SocketAddr, remote: SocketAddr) -> [u8; 4] {
     [a, b, c, d]
 }
 
-fn question(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
+fn netlink_request(local: SocketAddr, remote: SocketAddr) -> Vec<u8> {
     let family = match local {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,

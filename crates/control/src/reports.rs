@@ -26,7 +26,7 @@ pub struct Report {
     /// Whether the report compares the session with another one, named by `base`.
     pub(crate) needs_base: bool,
     /// Whether its text has memray's layout, which clients of memray's routes read.
-    is_memrays: bool,
+    has_memray_layout: bool,
 }
 
 macro_rules! report {
@@ -37,7 +37,7 @@ macro_rules! report {
             session_path: concat!("/sessions/{session}/", $name),
             is_page: $is_page,
             needs_base: $needs_base,
-            is_memrays: false,
+            has_memray_layout: false,
         }
     };
 }
@@ -45,7 +45,7 @@ macro_rules! report {
 pub(crate) const FLAMEGRAPH: Report = report!("flamegraph", is_page: true, needs_base: false);
 pub(crate) const STATS: Report = report!("stats", is_page: false, needs_base: false);
 pub(crate) const MEMRAY_STATS: Report = Report {
-    is_memrays: true,
+    has_memray_layout: true,
     ..STATS
 };
 
@@ -130,7 +130,7 @@ impl Report {
             return Response::error(400, "ArgumentError", sentence);
         }
         let mut words: Vec<OsString> = vec![command.name.as_str().into()];
-        if self.is_memrays {
+        if self.has_memray_layout {
             words.push("--layout=memray".into());
         }
         match format {

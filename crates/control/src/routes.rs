@@ -161,7 +161,7 @@ pub(crate) fn all() -> impl Iterator<Item = Route> {
     routes.chain(MEMRAY_ROUTES.iter().copied())
 }
 
-/// Finds the route of a path below any prefix: the last [`BASE`] in the path counts.
+/// Finds the route of a path below any prefix: the last [`BASE`] in the path is used.
 pub fn resolve(path: &str) -> Option<ResolvedRoute> {
     let start = path.rfind(BASE);
     start
@@ -199,7 +199,7 @@ fn resolve_document(path: &str) -> Option<ResolvedRoute> {
     documents.into_iter().find_map(|(ending, operation)| {
         let prefix = path.strip_suffix(ending)?;
         Some(ResolvedRoute {
-            // Also reachable below BASE: the program may have its own documents at the top.
+            // These documents are also served below BASE, because the program may have its own at the top.
             prefix: prefix.strip_suffix(BASE).unwrap_or(prefix).to_owned(),
             session: None,
             operations: vec![("GET", operation)],

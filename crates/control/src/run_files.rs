@@ -16,7 +16,7 @@ use crate::ranges;
 use crate::request::Request;
 use crate::response::{Body, Response};
 
-/// The endings of files that any of the folders may hold.
+/// The extensions of the files that are served.
 const TIMELINES: [&str; 2] = ["timeline", "dat"];
 const JOB_RECORDS: &str = "jsonl";
 const REPORTS: [&str; 4] = ["json", "txt", "md", "html"];
@@ -42,7 +42,7 @@ pub(crate) fn answer(config: &Config, request: &Request) -> Response {
         return Response::error(404, "NotFound", sentence);
     };
     let chosen = files.swap_remove(at);
-    // Files grow at their end, so a part of them stays valid.
+    // Files only grow at their end, so a downloaded part stays valid.
     let tag = format!("\"{name}\"").replace(|letter: char| !letter.is_ascii_graphic(), "_");
     let response = Response {
         status: 200,
@@ -79,7 +79,8 @@ fn all(config: &Config) -> Vec<RunFile> {
     files
 }
 
-/// Adds the files of this user in a folder. If two folders have a file of one name, the first counts.
+/// Adds the files of this user in a folder. If two folders have a file with the same name, the file of the first folder
+/// is used.
 fn add(files: &mut Vec<RunFile>, folder: &Path, is_wanted: &dyn Fn(&str) -> bool) {
     let Ok(own) = OwnFolder::open(folder) else {
         return;

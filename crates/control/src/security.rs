@@ -213,7 +213,7 @@ fn has_token(config: &Config, request: &Request) -> bool {
         .token_header
         .as_deref()
         .and_then(|name| request.header(name));
-    let is_valid = |given: &str| token.is(given.as_bytes());
+    let is_valid = |given: &str| token.matches(given.as_bytes());
     bearer.is_some_and(is_valid) || named.is_some_and(is_valid)
 }
 

@@ -219,7 +219,7 @@ fn bind_socket(path: &Path) -> io::Result<UnixListener> {
         ));
     }
     let unfinished = path.with_file_name(format!(".{}.new", std::process::id()));
-    // Left by a process with the same ID that was killed between bind and rename.
+    // A killed process with the same ID may have left this file.
     let _ = std::fs::remove_file(&unfinished);
     let listener = UnixListener::bind(&unfinished)?;
     std::fs::set_permissions(&unfinished, std::fs::Permissions::from_mode(0o600))

@@ -62,7 +62,7 @@ impl Token {
     }
 
     /// Compares in a time that does not depend on the position of the first difference.
-    pub fn is(&self, given: &[u8]) -> bool {
+    pub fn matches(&self, given: &[u8]) -> bool {
         let secret = self.secret.as_bytes();
         let mut difference = secret.len() ^ given.len();
         for at in 0..secret.len().max(given.len()) {
@@ -105,7 +105,7 @@ fn create(path: &Path) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let unfinished = path.with_file_name(format!(".token-{}-{number}", std::process::id()));
-    // Left by a process with the same ID that was killed before the link.
+    // A killed process with the same ID may have left this file.
     let _ = fs::remove_file(&unfinished);
     let created = OpenOptions::new()
         .write(true)
@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn only_the_whole_secret_is_accepted() {
         let token = Token::chosen("s3cret");
-        assert!(token.is(b"s3cret") && token.is_chosen());
+        assert!(token.matches(b"s3cret") && token.is_chosen());
         for wrong in ["", "s3cre", "s3cret ", "S3cret", "s3cretx"] {
-            assert!(!token.is(wrong.as_bytes()), "{wrong:?}");
+            assert!(!token.matches(wrong.as_bytes()), "{wrong:?}");
         }
     }
 }

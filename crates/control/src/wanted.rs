@@ -56,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// Lets no further process join. Removes the folder of the run if it is empty.
+/// Prevents further processes from joining. Removes the folder of the run if it is empty.
 pub(crate) fn clear(folder: &Path) {
     let _ = fs::remove_file(folder.join(FILE));
     let _ = fs::remove_dir(folder);

@@ -85,7 +85,7 @@ impl Cgroup {
             .min()
     }
 
-    /// Returns the number of out-of-memory kills since this was opened.
+    /// Returns the number of out-of-memory kills since the group was opened.
     pub fn n_kills(&self) -> u64 {
         self.n_kills_ever().saturating_sub(self.n_kills_before)
     }

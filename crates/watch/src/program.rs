@@ -55,22 +55,22 @@ pub struct Program {
 /// program is ignored.
 #[derive(Debug, Default)]
 struct Pause {
-    is_asked: bool,
+    is_requested: bool,
     has_program_stopped: bool,
 }
 
 impl Pause {
     fn note_signal(&mut self, signal: i32) {
         match signal {
-            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.is_asked = true,
-            libc::SIGCONT => self.is_asked = false,
+            libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => self.is_requested = true,
+            libc::SIGCONT => self.is_requested = false,
             _ => {}
         }
     }
 
     /// Returns whether this process must also stop; true only once.
     fn is_due(&mut self) -> bool {
-        let is_due = self.is_asked && self.has_program_stopped;
+        let is_due = self.is_requested && self.has_program_stopped;
         if is_due {
             *self = Pause::default();
         }

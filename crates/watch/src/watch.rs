@@ -47,7 +47,7 @@ pub struct Plan {
     pub interval: Duration,
     /// Recording ends after this time; the program continues.
     pub timeout: Option<Duration>,
-    pub form: Format,
+    pub format: Format,
     /// Mount point of control groups: [`cgroup::ROOT`].
     pub groups: PathBuf,
     /// The control groups of the program, in the form of `/proc/PID/cgroup`; `None` reads them. Tests supply them.
@@ -109,7 +109,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         header: header.clone(),
     };
     let mut out = Writing {
-        recorder: Some(Recorder::after_header(file, plan.form, header)),
+        recorder: Some(Recorder::after_header(file, plan.format, header)),
         error: None,
     };
     let end = plan.timeout.and_then(|timeout| began.checked_add(timeout));
@@ -264,8 +264,8 @@ impl Session {
 
     /// Returns whether the process has disappeared. A process that is not a child has no exit status.
     fn is_over(&self, watched: &Watched) -> bool {
-        let is_there = self.tree.as_ref().is_some_and(Tree::has_root);
-        matches!(watched, Watched::Process(_)) && !is_there
+        let exists = self.tree.as_ref().is_some_and(Tree::has_root);
+        matches!(watched, Watched::Process(_)) && !exists
     }
 
     /// Counts out-of-memory kills in the run's control group, or on the machine if the program was killed by SIGKILL.

@@ -25,25 +25,25 @@ impl Folder {
         fs::write(self.0.join(name), text).expect("a file");
     }
 
-    fn run(&self, form: Format, script: &str) -> (Finished, Timeline) {
+    fn run(&self, format: Format, script: &str) -> (Finished, Timeline) {
         let finished = self
-            .try_run(form, &["sh", "-c", script])
+            .try_run(format, &["sh", "-c", script])
             .expect("the program starts");
         (finished, read_file(&self.path()).expect("a timeline"))
     }
 
-    fn try_run(&self, form: Format, words: &[&str]) -> Result<Finished, StartError> {
+    fn try_run(&self, format: Format, words: &[&str]) -> Result<Finished, StartError> {
         let target = Target::Command(words.iter().map(|word| word.to_string().into()).collect());
         let mut header = Header::default();
         target.describe(&mut header, |words| words);
         let mut file = File::create(self.path()).expect("a file");
-        file.write_all(header_text(form, &header).as_bytes())
+        file.write_all(header_text(format, &header).as_bytes())
             .expect("written");
         let plan = Plan {
             target,
             interval: Duration::from_millis(20),
             timeout: None,
-            form,
+            format,
             // The folder replaces this machine's control group and has version 2.
             groups: self.0.clone(),
             membership: Some("0::/\n".to_owned()),
@@ -71,7 +71,7 @@ const DAT: Format = Format::Mprof {
 
 #[test]
 fn timeline_of_an_oom_killed_run_contains_the_kill_and_the_limit() {
-    for form in [Format::Heaptide, DAT] {
+    for format in [Format::Heaptide, DAT] {
         let folder = Folder::new();
         folder.write("memory.current", "50000000\n");
         folder.write("memory.max", "67108864\n");
@@ -82,7 +82,7 @@ fn timeline_of_an_oom_killed_run_contains_the_kill_and_the_limit() {
             "printf 'oom 1\\noom_kill 1\\n' > {}; kill -9 $$",
             events.display()
         );
-        let (finished, timeline) = folder.run(form, &script);
+        let (finished, timeline) = folder.run(format, &script);
         assert_eq!(
             (finished.ending, finished.n_oom_kills),
             (Ending::Signal(9), 1)

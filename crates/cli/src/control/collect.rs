@@ -55,8 +55,8 @@ fn collect_from(client: &ControlClient, folder: &Path) -> Result<Value, Failure>
     let before = unix_ms();
     let status = client.json("status")?;
     let after = unix_ms();
-    let there = status["time_unix_ms"].as_i64();
-    let offset = there.map(|there| there - (before + after) / 2);
+    let remote_ms = status["time_unix_ms"].as_i64();
+    let offset = remote_ms.map(|remote_ms| remote_ms - (before + after) / 2);
     let identity = &status["identity"];
     let host = identity["host"].as_str().unwrap_or("host");
     let into = folder.join(plain(host));
@@ -221,7 +221,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Returns a name that is a single component of a path, whatever name the other host sent.
+/// Converts a name that another host sent into a single component of a path.
 fn plain(name: &str) -> String {
     let letter = |letter: char| match letter {
         letter if letter.is_alphanumeric() || "-_.~@+".contains(letter) => letter,

@@ -169,8 +169,8 @@ fn folders() -> Vec<PathBuf> {
             .to_str()
             .and_then(|name| name.strip_prefix("heaptide-")?.parse().ok());
         named.is_some_and(|owner: u32| {
-            let is_asked = user == 0 || user == owner;
-            is_asked
+            let is_included = user == 0 || user == owner;
+            is_included
                 && entry
                     .metadata()
                     .is_ok_and(|found| found.is_dir() && found.uid() == owner)

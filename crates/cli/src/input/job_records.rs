@@ -270,7 +270,7 @@ fn is_visible(process: &Identity, own_namespace: &str) -> Option<bool> {
     for pid in procfs::pids() {
         let own_pid = procfs::Status::of(pid).map_or(pid, |status| status.own_pid);
         match procfs::pid_namespace_of(pid) {
-            // A process of another user that has another ID in its own namespace.
+            // The process belongs to another user and to another namespace, where it has another ID.
             None if own_pid != pid => sees_all &= !procfs::is_running(pid),
             Some(namespace) if namespace == process.pid_namespace => {
                 // If one process of a namespace is visible, all of them are.

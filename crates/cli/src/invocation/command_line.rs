@@ -60,7 +60,7 @@ impl CommandLine {
         at += 1;
         while let Some(argument) = arguments.get(at) {
             if options.is_capture(argument) {
-                // The captures of `lines --from` take the place of a program.
+                // `lines --from` reads captures instead of running a program.
                 return whole(arguments);
             }
             match options.classify(argument) {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn captures_of_lines_take_the_place_of_a_program() {
+    fn captures_of_lines_replace_the_program() {
         for line in [
             "lines --from a b --function f",
             "lines -n 3 --from=a b -n 2",

@@ -35,21 +35,23 @@ impl ServerToken {
             .is_ok()
             .then_some(folder);
         let token = created.as_ref().and_then(|folder| {
-            // Left by an earlier server at this port: another program may have received that token since.
+            // An earlier server at this port may have left a token, which another program may have received since.
             let _ = fs::remove_file(folder.join(token::FILE));
             Token::in_folder(folder).ok()
         });
         ServerToken { token, created }
     }
 
-    pub(super) fn is(&self, given: &[u8]) -> bool {
-        self.token.as_ref().is_some_and(|token| token.is(given))
+    pub(super) fn matches(&self, given: &[u8]) -> bool {
+        self.token
+            .as_ref()
+            .is_some_and(|token| token.matches(given))
     }
 
     /// Removes the token that was created.
     pub(super) fn remove(&self) {
         if let Some(folder) = &self.created {
-            // Best effort.
+            // A failure is ignored: a folder that remains does no harm.
             let _ = fs::remove_dir_all(folder);
         }
     }

@@ -293,7 +293,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Best effort.
+        // A failure is ignored: a folder that remains does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

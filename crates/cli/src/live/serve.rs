@@ -1,4 +1,4 @@
-//! The server of a live view: sends the newest update to viewers on request. Runs out-of-process.
+//! The server of a live view: sends the newest update to viewers on request. It does not run in the program's process.
 //!
 //! Viewers of the program's own user and of root are accepted, others need a token. A slow viewer misses updates; one
 //! that does not read is disconnected. No update is queued: there is only the newest one, and each viewer has a thread
@@ -139,7 +139,11 @@ impl Viewer {
         }
         if self.peer == Peer::Stranger {
             stream.write_all(TOKEN_REQUIRED)?;
-            if !self.shared.token.is(&wire::receive_token(&mut stream)?) {
+            if !self
+                .shared
+                .token
+                .matches(&wire::receive_token(&mut stream)?)
+            {
                 return Ok(());
             }
         }
@@ -148,13 +152,13 @@ impl Viewer {
         stream.set_read_timeout(None)?;
         let mut last = 0;
         loop {
-            let mut question = [0];
-            stream.read_exact(&mut question)?;
+            let mut request = [0];
+            stream.read_exact(&mut request)?;
             let update = self.shared.feed.wait_newer(last, HEARTBEAT);
             last = update.number;
             wire::send(
                 &mut stream,
-                question[0],
+                request[0],
                 update.number,
                 update.is_last(),
                 update.live.as_deref(),

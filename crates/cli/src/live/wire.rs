@@ -67,13 +67,13 @@ pub(super) fn receive(input: &mut impl Read) -> io::Result<Message> {
     let mut len = [0; 4];
     input.read_exact(&mut len)?;
     let len = u32::from_le_bytes(len);
-    let foreign = || io::Error::new(io::ErrorKind::InvalidData, "invalid message");
+    let invalid = || io::Error::new(io::ErrorKind::InvalidData, "invalid message");
     if len > MAX_LEN {
-        return Err(foreign());
+        return Err(invalid());
     }
     let mut bytes = vec![0; len as usize];
     input.read_exact(&mut bytes)?;
-    decode(&bytes).ok_or_else(foreign)
+    decode(&bytes).ok_or_else(invalid)
 }
 
 pub(super) fn send_token(out: &mut impl Write, token: &str) -> io::Result<()> {

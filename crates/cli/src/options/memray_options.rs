@@ -39,7 +39,7 @@ pub(crate) fn assets() -> Arg {
     ignored("no-web")
 }
 
-/// A page always has memory over time, at the resolution that fits into it, and an interval to choose.
+/// A page always shows memory over time, and users choose the interval in the page.
 pub(crate) fn time() -> [Arg; 2] {
     [
         ignored("temporal").conflicts_with_all(["temporary", "temporary_threshold"]),

@@ -64,7 +64,7 @@ impl Destination {
         self.path.as_deref().and_then(Path::parent)
     }
 
-    /// Opens it for a text.
+    /// Opens the destination for a text.
     pub(crate) fn open_text(&self) -> Result<Output, Failure> {
         match &self.path {
             Some(path) => Output::text_file(path, self.force),
@@ -72,7 +72,7 @@ impl Destination {
         }
     }
 
-    /// Opens it for any format.
+    /// Opens the destination for any format.
     pub(crate) fn open(&self) -> Result<Output, Failure> {
         match &self.path {
             Some(path) => Output::file(path, self.force),

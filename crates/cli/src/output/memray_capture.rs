@@ -77,7 +77,7 @@ fn write_event<W: io::Write>(
     thread: u64,
 ) -> io::Result<()> {
     match event.change {
-        // Not part of any heap: memray would count it as anonymous memory.
+        // A mapped file is not part of the heap, and memray would count it as anonymous memory.
         Change::Alloc {
             allocator: Allocator::MmapFile,
             ..
@@ -119,7 +119,7 @@ impl ThreadNumbers {
 
     fn number(&self, stream: u32) -> u64 {
         let found = self.of_streams.binary_search_by_key(&stream, |&(it, _)| it);
-        // If the description of the thread was lost, a number that no other thread has.
+        // If the description of the thread was lost, use a number that no other thread has.
         found.map_or(u64::from(stream) << 32, |at| self.of_streams[at].1)
     }
 }

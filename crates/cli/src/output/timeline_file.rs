@@ -39,7 +39,7 @@ pub(crate) fn fresh(path: &Path, header: &str) -> Result<(File, PathBuf), Failur
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Failure::writing(path.display(), &error)),
         }
-        // A device or a folder stays where it is.
+        // A device or a folder is not renamed.
         if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
             break;
         }
@@ -48,7 +48,7 @@ pub(crate) fn fresh(path: &Path, header: &str) -> Result<(File, PathBuf), Failur
     named(path, true, header)
 }
 
-/// Another process may have moved the file first: the caller tries again.
+/// Renames an earlier file. If another process has renamed it first, the caller tries again.
 fn move_aside(path: &Path) {
     let written = path
         .metadata()

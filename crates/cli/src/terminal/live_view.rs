@@ -100,7 +100,7 @@ impl LiveView<'_> {
         match self.state.live() {
             Some(live) => {
                 top.push(self.paint.title(&self.title(live), width));
-                // The symbols of the two curves.
+                // Each size is preceded by the symbol of its curve.
                 let sums = live::sums(live).replace(" · resident", " · • resident");
                 top.push(Line::raw(shorten::end(&format!("⠤ {sums}"), width)));
             }

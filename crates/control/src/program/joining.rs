@@ -9,7 +9,7 @@ use crate::sessions::{CURRENT, Session};
 use crate::wanted::{self, Wanted};
 
 impl Program {
-    /// Stores the session for processes that appear later, which join it.
+    /// Stores the session that processes join if they start later.
     pub(super) fn want(
         &self,
         session: &Session,
@@ -95,8 +95,8 @@ impl Program {
     }
 }
 
-/// Returns an unused name for a capture of this process. A process that executed another program, or has the ID of an ended
-/// one, finds its first name taken.
+/// Returns an unused name for a capture of this process. The first name is taken if this process has executed another
+/// program, or if an ended process had the same ID.
 pub(super) fn unused_path(folder: &Path) -> PathBuf {
     let pid = std::process::id();
     let mut path = folder.join(format!("{pid}.tide"));

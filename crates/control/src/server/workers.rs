@@ -49,7 +49,7 @@ impl Workers {
         Workers {
             state: Mutex::default(),
             one_ended: Condvar::new(),
-            // In the past, so that `now` is never 0, which would mean that the response has not begun.
+            // The start is in the past, so that `now` is never 0: 0 means that the response has not begun.
             begin: Instant::now()
                 .checked_sub(Duration::from_millis(1))
                 .unwrap_or_else(Instant::now),
@@ -75,7 +75,7 @@ impl Workers {
         None
     }
 
-    /// Ends the work on a request. Returns the next one that waits, or `None` if the thread must end.
+    /// Ends the work on a request. Returns the next waiting request, or `None` if the thread must end.
     pub(super) fn next(&self, done: &Arc<Active>) -> Option<Job> {
         let mut state = lock(&self.state);
         state.end(done);
@@ -111,7 +111,7 @@ impl Workers {
         !state.waiting.is_empty()
     }
 
-    /// Waits up to `timeout` until all requests are answered. Drops those that have not begun.
+    /// Waits up to `timeout` until all requests are answered. Drops waiting requests.
     pub(super) fn finish(&self, timeout: Duration) {
         let mut state = lock(&self.state);
         state.waiting.clear();
@@ -120,7 +120,8 @@ impl Workers {
             .wait_timeout_while(state, timeout, |state| !state.active.is_empty());
     }
 
-    /// Returns the descriptors of all connections; fewer if another thread of a forked parent was changing them.
+    /// Returns the descriptors of all connections; none if another thread of the parent was changing the list at the
+    /// fork.
     pub(super) fn fds(&self) -> Vec<RawFd> {
         let Ok(state) = self.state.try_lock() else {
             return Vec::new();

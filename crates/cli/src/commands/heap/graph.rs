@@ -108,14 +108,14 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     Output::check(matches)?;
     let heap = open(matches)?;
     let objects = selection::objects(&heap, matches)?;
-    let asked = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(1);
+    let given = |name: &str| matches.get_one::<u32>(name).copied().unwrap_or(1);
     let limits = PictureLimits {
-        depth: asked("depth"),
-        too_many: asked("too-many") as usize,
+        depth: given("depth"),
+        too_many: given("too-many") as usize,
         forward: matches.get_flag("forward"),
         ..PictureLimits::default()
     };
-    let starts: Vec<u32> = objects.iter().take(asked("examples") as usize).collect();
+    let starts: Vec<u32> = objects.iter().take(given("examples") as usize).collect();
     let picture = if matches.get_flag("path") {
         starts
             .first()

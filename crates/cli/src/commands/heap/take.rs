@@ -137,13 +137,13 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
         )));
     }
     let target = Target::find(pid).map_err(Failure::failed)?;
-    let home = attach::destination(matches, pid, "heap")?;
+    let final_path = attach::destination(matches, pid, "heap")?;
     let is_direct = procfs::sees_same_files(pid);
     let made = is_direct
-        && shared_folder::make_for(&target, &home)
-            .map_err(|error| Failure::writing(home.display(), &error))?;
+        && shared_folder::make_for(&target, &final_path)
+            .map_err(|error| Failure::writing(final_path.display(), &error))?;
     let request = HeapRequest {
-        home: home.clone(),
+        final_path: final_path.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),
         values: matches.get_flag("values"),
@@ -153,25 +153,25 @@ fn by_attaching(matches: &ArgMatches, pid: u32) -> Result<PathBuf, Failure> {
     let visited = visit::take_heap(&target, &request).map_err(|refusal| {
         if made {
             // The file is still empty.
-            let _ = std::fs::remove_file(&home);
+            let _ = std::fs::remove_file(&final_path);
         }
         Failure::failed(refusal)
     })?;
     if !is_direct {
-        detach::fetch(pid, &visited.capture, &home)?;
+        detach::fetch(pid, &visited.capture, &final_path)?;
     }
     message!(
         "wrote the heap snapshot of process {pid} to {}",
-        home.display()
+        final_path.display()
     );
     report_pause(&visited.note);
-    Ok(home)
+    Ok(final_path)
 }
 
 /// Replaces this process by the interpreter that runs the program.
 fn run_program(matches: &ArgMatches, program: &[&OsString]) -> Result<(), Failure> {
     let output = matches.get_one::<PathBuf>("output");
-    // Checked before the program runs, because afterwards its heap would be lost.
+    // The folder is checked before the program runs, because afterwards the heap would be lost.
     let folder = output.and_then(|path| path.parent());
     if let Some(folder) = folder {
         if !folder.as_os_str().is_empty() && !folder.is_dir() {

@@ -30,7 +30,8 @@ pub(crate) const NAME: &str = "attach";
 /// The interval at which a recording with a duration checks that the process exists.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The interval at which it checks that the process is still recorded. The check scans all open files of the process.
+/// The interval at which such a recording checks that the process is still recorded. The check scans all open files of
+/// the process.
 const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
@@ -94,7 +95,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let path = destination(matches, pid, "tide")?;
     let duration = matches.get_one::<f64>("duration").copied();
-    // Caught before recording starts: Ctrl-C must never leave a recording with a duration running.
+    // Signals are caught before recording starts, because Ctrl-C must never leave a recording with a duration running.
     let signals = duration.map(|_| caught_signals()).transpose()?;
     let recording = start(matches, &target, path)?;
     if !matches.get_flag("quiet") {
@@ -112,15 +113,15 @@ fn caught_signals() -> Result<Signals, Failure> {
         .map_err(|error| Failure::failed(format!("cannot wait for signals ({error}): try again")))
 }
 
-/// Starts recording into `home`, which does not exist or may be overwritten.
-fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started, Failure> {
+/// Starts recording into `final_path`, which does not exist or may be overwritten.
+fn start(matches: &ArgMatches, target: &Target, final_path: PathBuf) -> Result<Started, Failure> {
     let is_direct = procfs::sees_same_files(target.pid);
     let made = is_direct
-        && shared_folder::make_for(target, &home)
-            .map_err(|error| Failure::writing(home.display(), &error))?;
+        && shared_folder::make_for(target, &final_path)
+            .map_err(|error| Failure::writing(final_path.display(), &error))?;
     let mode = arguments::mode(matches);
     let request = RecordingRequest {
-        home: home.clone(),
+        final_path: final_path.clone(),
         is_direct,
         overwrite: made || matches.get_flag("force"),
         objects: mode.objects,
@@ -133,13 +134,13 @@ fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started
     match visit::attach(target, &request) {
         Ok(visited) => Ok(Started {
             visited,
-            home,
+            final_path,
             is_direct,
         }),
         Err(refusal) => {
             if made {
                 // The file is still empty.
-                let _ = fs::remove_file(&home);
+                let _ = fs::remove_file(&final_path);
             }
             Err(Failure::failed(refusal))
         }
@@ -148,7 +149,7 @@ fn start(matches: &ArgMatches, target: &Target, home: PathBuf) -> Result<Started
 
 struct Started {
     visited: VisitResult,
-    home: PathBuf,
+    final_path: PathBuf,
     is_direct: bool,
 }
 
@@ -163,7 +164,7 @@ fn report_start(recording: &Started, target: &Target, until_detach: bool) {
     }
     message!(
         "recording process {pid} into {}; attaching took {} and paused the process for {}",
-        recording.home.display(),
+        recording.final_path.display(),
         milliseconds(*took),
         milliseconds(*paused)
     );
@@ -206,14 +207,14 @@ fn wait_and_detach(
         match detach::end(target) {
             Ok(path) => path,
             // Another command detached and left the capture at the same path.
-            Err(_) if find::capture_of(target.pid).is_err() && recording.home.is_file() => {
+            Err(_) if find::capture_of(target.pid).is_err() && recording.final_path.is_file() => {
                 message!("another command stopped the recording");
-                recording.home.clone()
+                recording.final_path.clone()
             }
             Err(failure) => return Err(failure),
         }
     } else if recording.is_direct {
-        recording.home.clone()
+        recording.final_path.clone()
     } else {
         return Err(Failure::failed(format!(
             "process {} ended before its capture could be fetched: it is in {} of the process's file system",
@@ -242,7 +243,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     });
     if procfs::is_running(target.pid) {
         let path = detach::end(target)?;
-        // A temporary file of the view.
+        // The file was only for the view.
         let _ = fs::remove_file(path);
     }
     left.map(Exit::obey)

@@ -50,33 +50,33 @@ pub(crate) fn end(target: &Target) -> Result<PathBuf, Failure> {
             ended.note
         );
     }
-    if ended.home.as_os_str().is_empty() {
+    if ended.final_path.as_os_str().is_empty() {
         return Ok(ended.capture);
     }
-    fetch(target.pid, &ended.capture, &ended.home)?;
+    fetch(target.pid, &ended.capture, &ended.final_path)?;
     // The libraries in the container are only readable while the process runs. Without their symbols the capture is
     // still useful.
     let root = procfs::root(target.pid);
-    if symbols::bundle_from(&root, &ended.home).is_err() {
+    if symbols::bundle_from(&root, &ended.final_path).is_err() {
         message!("cannot store the native symbols: run heaptide symbols bundle in the container");
     }
-    Ok(ended.home)
+    Ok(ended.final_path)
 }
 
 /// Copies a file out of the process's file system and removes its temporary folder there.
-pub(crate) fn fetch(pid: u32, there: &Path, here: &Path) -> Result<(), Failure> {
+pub(crate) fn fetch(pid: u32, source: &Path, destination: &Path) -> Result<(), Failure> {
     let failed = |error: &io::Error| {
         Failure::failed(format!(
             "cannot fetch {} from the file system of process {pid} ({error}): copy it manually",
-            there.display()
+            source.display()
         ))
     };
-    let mut from = shared_folder::open_in_root(pid, there).map_err(|error| failed(&error))?;
+    let mut from = shared_folder::open_in_root(pid, source).map_err(|error| failed(&error))?;
     // When recording started, the path was free or could be overwritten.
-    let copied = NewFile::create(here, Existing::Replace).and_then(|to| {
+    let copied = NewFile::create(destination, Existing::Replace).and_then(|to| {
         io::copy(&mut from, &mut to.file())?;
         to.publish()
     });
-    copied.map_err(|error| Failure::writing(here.display(), &error))?;
-    shared_folder::remove_in_root(pid, there).map_err(|error| failed(&error))
+    copied.map_err(|error| Failure::writing(destination.display(), &error))?;
+    shared_folder::remove_in_root(pid, source).map_err(|error| failed(&error))
 }

@@ -55,7 +55,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         jobs: JobView::Hidden,
         ..filters::request(matches)
     };
-    // Read before the session, so that memory does not hold the data of both replays at once.
+    // Jobs are read before the session, so that memory does not hold the data of both replays at once.
     let by = matches.get_one::<Group>("by");
     let jobs = match matches!(by, Some(Group::Jobs)) || filters::chooses_jobs(matches) {
         true => input::job_groups(matches)?,

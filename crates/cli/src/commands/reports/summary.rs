@@ -13,7 +13,7 @@ use crate::output::Output;
 
 /// Lines of the header, the footer and the prompt in a terminal.
 const OTHER_LINES: usize = 5;
-const LEAST_ROWS: usize = 10;
+const MIN_ROWS: usize = 10;
 
 pub(crate) fn arguments() -> Command {
     Command::new("summary")
@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let answer = heaptide_analysis::summary(&session, measure, by);
     let mut output = Output::standard();
     let (columns, lines) = output.size();
-    let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(LEAST_ROWS));
+    let fitting = lines.map(|lines| lines.saturating_sub(OTHER_LINES).max(MIN_ROWS));
     let requested = matches.get_one::<u32>("max_rows").map(|&n| n as usize);
     let sort = matches
         .get_one::<u8>("sort")

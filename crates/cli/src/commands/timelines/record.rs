@@ -143,7 +143,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let is_dat = is_node
         || matches.get_flag("dat")
         || named.is_some_and(|path| path.extension().is_some_and(|ending| ending == "dat"));
-    let form = if is_dat {
+    let format = if is_dat {
         Format::Mprof {
             include_children: is_node || matches.get_flag("include-children"),
             multiprocess: is_node || matches.get_flag("multiprocess"),
@@ -166,12 +166,12 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         ..Header::default()
     };
     target.describe(&mut header, redacted);
-    let (file, path) = open(matches, &target, &node, &header_text(form, &header))?;
+    let (file, path) = open(matches, &target, &node, &header_text(format, &header))?;
     let plan = Plan {
         target,
         interval: Duration::from_secs_f64(interval_s),
         timeout: timeout.map(Duration::from_secs_f64),
-        form,
+        format,
         groups: cgroup::ROOT.into(),
         membership: None,
         header,
