@@ -139,15 +139,17 @@ def _prepare(name: str, chosen: profiling.Profiling) -> None:
 
     is_selected = chosen.is_selected(name)
     component_recording.ask(name, chosen, "on" if is_selected else "off")
-    has_failed = is_selected and not start(name)
+    has_started = is_selected and start(name)
     try:
         component_recording.note_process(name, "main", chosen)
         component_recording.watch_control_file(name, "main", chosen, start, stop)
         children.follow(name, chosen)
-    except Exception:
-        # `start` has already logged a failure, probably with the same reason.
-        if not has_failed:
+    except Exception as error:
+        if has_started:
+            log.warning("%s is recorded, but the page of components does not control it: %s", name, reason(error))
+        elif not is_selected:
             raise
+        # Otherwise `start` has already logged a failure, probably with the same reason.
 
 
 def _warn_about_unknown_names() -> None:
