@@ -45,6 +45,15 @@ CASES: dict[str, dict[str, Any]] = {
             "os.symlink('/dev/full', os.path.join(home, 'heaptide', 'processes'))\n"
         ),
     },
+    "full_for_lists": {
+        "component": "api",
+        "env": {MEMRAY: "api"},
+        "before": (
+            "import os\n"
+            "os.mkdir(os.path.join(home, 'heaptide'))\n"
+            "os.symlink('/dev/full', os.path.join(home, 'heaptide', 'processes'))\n"
+        ),
+    },
     "recorded_already": {
         "component": "api",
         "env": {MEMRAY: "api"},
@@ -206,6 +215,14 @@ def test_second_scheduler_of_a_home_has_its_own_capture(answers: Answers) -> Non
 def test_component_runs_when_its_recording_fails(case: str, answers: Answers) -> None:
     assert answers.results[case]["value"] == 5, answers.results[case]
     assert answers.log(case).count("api runs without being recorded: ") == 1, answers.log(case)
+
+
+@pytest.mark.behaviour("failure_does_not_stop")
+def test_component_that_cannot_be_listed_is_recorded_and_says_so(answers: Answers) -> None:
+    assert answers.results["full_for_lists"]["value"] == 5, answers.results["full_for_lists"]
+    log = answers.log("full_for_lists")
+    assert "runs without being recorded" not in log and "Heaptide recorded api into" in log, log
+    assert log.count("api is recorded, but the page of components does not control it: ") == 1, log
 
 
 @pytest.mark.behaviour("failure_does_not_stop")

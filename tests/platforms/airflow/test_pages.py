@@ -72,3 +72,23 @@ for capture, n_bytes, sites in (("/a b/c;d.tide", 608, [arena]), ("/x.tide", 12_
     first, second, _ = (json.loads(line) for line in done.stdout.splitlines()[-3:])
     assert "largest site Python objects (arena) 608 B; capture h:/a b/c;d.tide; http" in first
     assert "peak 12.3 kB, retained 0 B, resident 1.23 GB, 12.3 s" in second
+
+
+@pytest.mark.behaviour("run_time_control", "retention")
+def test_each_component_keeps_its_latest_snapshots(installed: Callable[[str], Environment], tmp_path: Path) -> None:
+    program = """
+from pathlib import Path
+from heaptide.platforms.airflow import profiling
+from heaptide.platforms.airflow.web import component_list
+
+chosen = profiling.current()
+for component in ("scheduler", "api"):
+    Path(chosen.home, f"{component}_memory.bin").write_bytes(component.encode())
+earlier = [component_list.snapshot("scheduler", chosen, "") for _ in range(12)]
+first = component_list.snapshot("api", chosen, "")
+left = sorted(str(path) for path in Path(chosen.folder, "snapshots").iterdir())
+assert left == sorted([*earlier[-2:], first]), left
+assert Path(first).read_bytes() == b"api"
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {"heaptide_keep": "2"})
+    home.environment.run("python", "-c", program, cwd=home.folder, **home.variables)

@@ -264,10 +264,11 @@ def test_task_that_airflow_gave_up_shows_the_state_of_its_process(stack: Stack) 
     stack.wait_for_run("left_behind", "one")
     (record,) = stack.records("left_behind", "one", "case_zombie")
     assert (record["outcome"], record["airflow_state"]) == ("running", "failed")
+    assert allocated_by_the_task(record, 12_000_033), "the numbers of a running process are those of this moment"
     page = stack.request(
         "GET", "/heaptide/task-instance?dag_id=left_behind&run_id=one&task_id=case_zombie", user="rob"
     )[1]
-    assert "its process is still running" in page
+    assert "its process is still running" in page and "live now" in page and "No site was recorded" not in page
     (stack.home.folder / "marks" / "zombie may end").touch()
 
     def ended() -> Any:

@@ -36,10 +36,14 @@ def test_forked_workers_of_gunicorn_are_recorded_and_controlled(
 
 
 @pytest.mark.behaviour("celery_worker")
-def test_celery_worker_is_a_component(installed: Callable[[str], Environment], tmp_path: Path) -> None:
+def test_celery_worker_that_python_starts_as_a_module_is_a_component(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
     home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_components": "worker"})
     stack = Stack(home)
     command = (
+        "python",
+        "-m",
         "airflow",
         "celery",
         "worker",

@@ -43,6 +43,14 @@ async function fits(frame, what) {
   assert.deepEqual(tables.filter((hidden) => hidden > 0), [], `tables of ${what} hide pixels at their right`);
 }
 
+/** Fails if the flame graph shows fewer than ten rows before anybody scrolls in its frame. */
+async function showsFlameGraph(frame, what) {
+  const graph = frame.frameLocator('iframe').locator('.graph');
+  await graph.waitFor();
+  const visible = await graph.evaluate((one) => innerHeight - one.getBoundingClientRect().top);
+  assert.ok(visible >= 220, `${what}: ${visible} pixels of the flame graph are visible`);
+}
+
 const shot = (page, name) => page.screenshot({ path: `${SHOTS}/${name}.png` });
 const setTheme = (page, theme) => page.evaluate((wanted) => localStorage.setItem('theme', wanted), theme);
 
@@ -59,6 +67,7 @@ const graph = frame.frameLocator('iframe[title="Memory over time and flame graph
 await graph.locator('html[data-ready=true]').waitFor();
 assert.equal(await graph.locator('html').getAttribute('data-theme'), await frame.locator('html').getAttribute('data-theme'));
 await graph.locator('canvas').first().waitFor();
+await showsFlameGraph(frame, 'the tab');
 await setTheme(page, 'light');
 await page.reload();
 frame = await memory(page, 'Memory');
@@ -150,6 +159,7 @@ for (const theme of ['light', 'dark']) {
     await narrow.goto(`${ADDRESS}${path}`);
     await narrow.locator(`html[data-ready=true][data-theme=${theme}]`).waitFor();
     await fits(narrow, `the page of ${name}`);
+    if (name === 'task') await showsFlameGraph(narrow, 'the page of 400 pixels');
     await narrow.waitForLoadState('networkidle');
     await narrow.screenshot({ path: `${SHOTS}/${name}-narrow-${theme}.png`, fullPage: true });
     await setTheme(narrow, theme);

@@ -61,9 +61,7 @@ def begin(name: str, chosen: Profiling) -> str:
         **options,
         "sample": options["sample"] or 0,
     }
-    path = from_settings.begin(settings.load().with_values(values), name, is_component=True).path
-    note_process(name, "main", chosen)
-    return path
+    return from_settings.begin(settings.load().with_values(values), name, is_component=True).path
 
 
 def end(name: str) -> str:

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from heaptide.messages import reason, say
 from heaptide.platforms.airflow import profiling
+from heaptide.recording import program
 
 log = logging.getLogger("heaptide.airflow")
 
@@ -52,7 +52,7 @@ def install() -> None:
 
     enable_memray_trace.is_heaptide = True  # type: ignore[attr-defined]
     memray_utils.enable_memray_trace = enable_memray_trace
-    if _is_worker(sys.argv) and profiling.current().is_controlled("worker"):
+    if _is_worker() and profiling.current().is_controlled("worker"):
         run_in_daemon = daemon_utils.run_command_with_daemon_option
 
         @functools.wraps(run_in_daemon)
@@ -139,15 +139,17 @@ def _prepare(name: str, chosen: profiling.Profiling) -> None:
 
     is_selected = chosen.is_selected(name)
     component_recording.ask(name, chosen, "on" if is_selected else "off")
-    has_failed = is_selected and not start(name)
+    has_started = is_selected and start(name)
     try:
         component_recording.note_process(name, "main", chosen)
         component_recording.watch_control_file(name, "main", chosen, start, stop)
         children.follow(name, chosen)
-    except Exception:
-        # `start` has already logged a failure, probably with the same reason.
-        if not has_failed:
+    except Exception as error:
+        if has_started:
+            log.warning("%s is recorded, but the page of components does not control it: %s", name, reason(error))
+        elif not is_selected:
             raise
+        # Otherwise `start` has already logged a failure, probably with the same reason.
 
 
 def _warn_about_unknown_names() -> None:
@@ -158,10 +160,15 @@ def _warn_about_unknown_names() -> None:
     conf.getenumlist("profiling", "memray_trace_components", MemrayTraceComponents)
 
 
-def _is_worker(words: list[str]) -> bool:
-    """Return whether a command line starts a worker of an executor: `airflow celery worker`, `airflow edge worker`."""
-    named = [os.path.basename(word) for word in words[:1]] + words[1:3]
-    return named[:1] == ["airflow"] and named[1:] in (["celery", "worker"], ["edge", "worker"])
+def _is_worker() -> bool:
+    """Return whether this process is a worker of an executor: `airflow celery worker`, `airflow edge worker`.
+
+    The original command line decides: while `python -m airflow` loads Airflow, `sys.argv` does not name it yet.
+    """
+    words = program.command_words(sys.orig_argv)
+    if words[:1] == ["-m"]:
+        words = words[1:]
+    return words[:3] in (["airflow", "celery", "worker"], ["airflow", "edge", "worker"])
 
 
 def _is_spawned() -> bool:

@@ -28,7 +28,7 @@ KEYS = {
     "heaptide_trace_tasks": "patterns of dag_id.task_id of the tasks to record",
     "heaptide_mode": "exact, objects, sampled or aggregate",
     "heaptide_home": "folder for captures and results",
-    "heaptide_keep": "earlier captures to keep for each component, captures for each task and map index",
+    "heaptide_keep": "earlier captures and snapshots to keep for each component, captures for each task and map index",
     "heaptide_keep_days": "days to keep captures and results of tasks",
     "heaptide_keep_bytes": "size of all captures of tasks and parses together",
     "heaptide_max_size": "size at which the capture of a component is rotated",

@@ -121,8 +121,9 @@ def snapshot(component: str, chosen: Profiling, name: str) -> str:
         path = f"{stem}-{number}.bin"
     with open(source, "rb") as old, open(path, "xb", opener=private_files.opener) as new:
         shutil.copyfileobj(old, new, 1 << 20)
-    for earlier in sorted(_names(folder), reverse=True)[max(chosen.keep, 1) * len(COMPONENTS) :]:
-        os.unlink(os.path.join(folder, earlier))
+    paths = [os.path.join(folder, name) for name in _names(folder) if name.startswith(f"{component}_memory.")]
+    for old_path in sorted(paths, key=os.path.getmtime, reverse=True)[max(chosen.keep, 1) :]:
+        os.unlink(old_path)
     return path
 
 

@@ -33,9 +33,16 @@ def of_dag_and_its_logs(dag_id: str) -> list[dict[str, Any]]:
 
 
 def of_task_instance(dag_id: str, run_id: str, task_id: str, map_index: int) -> list[dict[str, Any]]:
-    """Return the records of a task instance, one for each process of each try, the oldest first."""
+    """Return the records of a task instance, one for each process of each try, the oldest first.
+
+    Numbers of a process that is still running are those of this moment.
+    """
     wanted = {"run_id": run_id, "task_id": task_id, "map_index": str(map_index)}
     rows = [row for row in of_dag(dag_id) if all(row["labels"].get(key) == value for key, value in wanted.items())]
+    for row in rows:
+        path = readable_capture(row) if row["outcome"] == results.RUNNING else None
+        if path is not None:
+            _add(row, results.summary(path))
     states = _states(dag_id, run_id, task_id, map_index)
     for number in states:
         tries = [row for row in rows if row["labels"].get("try_number") == str(number)]
@@ -113,12 +120,14 @@ def suggested_limit(rows: list[dict[str, Any]]) -> int | None:
 
 def complete(row: dict[str, Any]) -> None:
     """Add the numbers of the capture to a record that lacks them: of a killed task, or of a parse."""
-    if row["outcome"] == results.RUNNING or row["peak_bytes"] is not None:
-        return
-    path = readable_capture(row)
+    path = None if row["outcome"] == results.RUNNING or row["peak_bytes"] is not None else readable_capture(row)
     if path is not None:
-        row.update(_summary(path, os.stat(path).st_mtime_ns))
-        row["seconds"] = row["seconds"] or row.get("recorded_seconds")
+        _add(row, _summary(path, os.stat(path).st_mtime_ns))
+
+
+def _add(row: dict[str, Any], numbers: dict[str, Any]) -> None:
+    row.update(numbers)
+    row["seconds"] = row["seconds"] or row.get("recorded_seconds")
 
 
 _summaries: dict[tuple[str, int], dict[str, Any]] = {}

@@ -72,12 +72,16 @@ def _figures(row: dict[str, Any]) -> str:
     return layout.figures(
         [
             ("peak of the heap", layout.size(row["peak_bytes"])),
-            ("retained at the end", layout.size(row["retained_bytes"])),
+            ("live now" if _is_running(row) else "retained at the end", layout.size(row["retained_bytes"])),
             ("resident peak", layout.size(row["resident_peak"])),
             ("duration", layout.seconds(row["seconds"])),
             ("outcome", outcome),
         ]
     )
+
+
+def _is_running(row: dict[str, Any]) -> bool:
+    return bool(row["outcome"] == results.RUNNING)
 
 
 def _notes(row: dict[str, Any]) -> str:
@@ -89,7 +93,7 @@ def _notes(row: dict[str, Any]) -> str:
             f"The process on {row['host']} did not report its end: it was killed, or it runs without contact to "
             "Airflow. The numbers reach up to its last record."
         )
-    if row["outcome"] == "running" and row.get("airflow_state") in ("failed", "up_for_retry"):
+    if _is_running(row) and row.get("airflow_state") in ("failed", "up_for_retry"):
         notes.append(f"Airflow counts this task as {row['airflow_state']}, but its process is still running.")
     if row["error"]:
         notes.append(f"The task raised {row['error']}.")
@@ -108,7 +112,8 @@ def _sites(row: dict[str, Any]) -> str:
         [layout.site(site), layout.size(site["peak_bytes"]), layout.size(site["bytes"])]
         for site in (row["sites"] or [])[:5]
     ]
-    body = layout.table(["Largest sites", "#At the peak", "#At the end"], rows, "No site was recorded.")
+    columns = ["Largest sites", "#At the peak", "#Now" if _is_running(row) else "#At the end"]
+    body = layout.table(columns, rows, "No site was recorded.")
     if any(site["function"] == ARENA for site in (row["sites"] or [])[:5]):
         body += (
             '<p class="about">Small Python objects share arenas, so no line is named for them. '
