@@ -37,6 +37,11 @@ def public(module: types.ModuleType) -> list[str]:
     return found
 
 
+def test_star_import_gives_the_same_names() -> None:
+    ours = importlib.import_module("heaptide.compat.memray")
+    assert sorted(ours.__all__) == sorted(memray.__all__)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_name_is_offered_or_documented_as_missing(module: str) -> None:
     of_memray = importlib.import_module(f"memray.{module}".rstrip("."))

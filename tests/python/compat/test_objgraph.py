@@ -68,6 +68,21 @@ PROGRAMS = {
         objgraph.show_refs([held], output=io.StringIO(), max_depth=2)
         print(len(gc.get_referents(held[0])) - before)
     """,
+    "unknown column": """
+        try:
+            objgraph.get_new_ids(sortby="missing")
+        except KeyError:
+            print("KeyError")
+        print(type(objgraph.get_new_ids(skip_update=True, sortby="missing")).__name__)
+    """,
+    "empty chains": """
+        for chains in ([], [[]], [[], []]):
+            try:
+                objgraph.show_chain(*chains, output=io.StringIO())
+            except ValueError:
+                print("ValueError")
+        objgraph.show_chain([], [orders, orders[0]], output=io.StringIO())
+    """,
     "growth": """
         objgraph.growth(limit=None)
         kept = [Order(number) for number in range(5)]
