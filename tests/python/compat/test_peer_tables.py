@@ -103,8 +103,13 @@ def rows_for(peer: str, group: str) -> list[str]:
     found = tables(peer)
     if group in TABLES:
         return found[TABLES[group]]
-    last = re.escape(group.rpartition(".")[2])
-    return [row for rows in found.values() for row in rows if re.search(rf"`{last}\b|, {last}\b", row)]
+    last = group.rpartition(".")[2]
+    rows = [row for rows in found.values() for row in rows if re.search(rf"`{last}\b", row)]
+    if group.startswith("parameters of "):
+        # Only its own parentheses, unless they refer to the function before it.
+        own = [f"| {each} |" for row in rows for each in re.findall(rf"`{last}\([^`]*`", row)]
+        return own if own and "\u2026" not in own[0] else rows
+    return rows
 
 
 @pytest.mark.parametrize("peer", NAMES)
