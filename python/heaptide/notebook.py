@@ -143,12 +143,7 @@ class _Options:
 
 def load_ipython_extension(shell: Any) -> None:
     """Add the magics to a shell."""
-    magics = Magics(shell)
-    shell.register_magic_function(magics.memit, "line_cell", "memit")
-    shell.register_magic_function(magics.mprun, "line_cell", "mprun")
-    shell.register_magic_function(magics.heaptide, "line_cell", "heaptide")
-    # Must run before the transformer that turns a cell magic into a call.
-    shell.input_transformer_manager.line_transforms.insert(0, magics.await_cells_that_await)
+    Magics.register_magics(shell)
 
 
 def _awaits(code: CodeType) -> bool:
@@ -167,7 +162,12 @@ class Magics:
     @classmethod
     def register_magics(cls, ip: Any) -> None:
         """Add the magics to a shell, as memory_profiler's class does."""
-        load_ipython_extension(ip)
+        magics = cls(ip)
+        ip.register_magic_function(magics.memit, "line_cell", "memit")
+        ip.register_magic_function(magics.mprun, "line_cell", "mprun")
+        ip.register_magic_function(magics.heaptide, "line_cell", "heaptide")
+        # Must run before the transformer that turns a cell magic into a call.
+        ip.input_transformer_manager.line_transforms.insert(0, magics.await_cells_that_await)
 
     def memit(self, line: str = "", cell: str | None = None) -> MemitResult | None:
         options = _Options(line, "rti", "coq")
@@ -223,7 +223,11 @@ class Magics:
             path = options.values["T"][-1]
             private_files.write(path, text)
             print(f"\n*** Profile printout saved to text file {path}. ", end="")
-        return accumulated if options.has("r") else None
+        return self._returned(accumulated) if options.has("r") else None
+
+    def _returned(self, accumulated: Accumulated) -> Any:
+        """Return what ``%mprun -r`` returns."""
+        return accumulated
 
     def heaptide(self, line: str = "", cell: str | None = None) -> Any:
         options = _Options(line, "o", "", _LONG_OPTIONS)

@@ -165,6 +165,11 @@ impl HeapView {
         self.set(found)
     }
 
+    /// Objects of any of these kinds.
+    fn of_kinds(&self, py: Python<'_>, names: Vec<String>) -> HeapSet {
+        self.set(py.detach(|| self.heap.of_kinds(&names)))
+    }
+
     /// Objects that an earlier snapshot of the same process does not have.
     fn new_since(&self, py: Python<'_>, earlier: &HeapView) -> HeapSet {
         self.set(py.detach(|| diff::only_in(&self.heap, &earlier.heap)))

@@ -181,5 +181,7 @@ show_refs = drawer(
 
 def show_chain(*chains: list[Any], backrefs: bool = True, **kw: Any) -> None:
     """Draw paths of references, as :func:`find_backref_chain` returns them; empty ones are left out."""
+    if not any(chains):
+        raise ValueError("there is no chain to draw: every chain is empty")
     filename, output = kw.pop("filename", None), kw.pop("output", None)
     _present(chain_graph(chains, **kw), filename, output)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from heaptide._native import HeapSet
 
-_OWN_KINDS = (
+_OWN_KINDS = [
     "heaptide.inspection.heapy.Heapy",
     "heaptide.inspection.heapy._Named",
     "heaptide.inspection.sets.IdentitySet",
@@ -60,7 +60,7 @@ _OWN_KINDS = (
     "builtins.HeapView",
     "builtins.HeapSet",
     "builtins.HeapPartition",
-)
+]
 
 # The first bytes of a snapshot.
 _MAGIC = b"\x89HEAP\r\n\x1a"
@@ -308,6 +308,4 @@ def _without_other_referrers(objects: list[object]) -> list[object]:
 
 
 def _without_own(view: HeapView, found: HeapSet) -> HeapSet:
-    for kind in _OWN_KINDS:
-        found = found - view.of_kind(kind)
-    return found
+    return found - view.of_kinds(_OWN_KINDS)

@@ -125,10 +125,10 @@ class Counting:
         With `skip_update`, return what the last call returned. A `limit` of 0 prints nothing, None prints every type.
         `shortnames` is remembered from call to call.
         """
-        if sortby not in _COLUMNS:
-            raise ValueError(f"sortby must be one of {', '.join(_COLUMNS)}, not {sortby}")
         if skip_update:
             return self._new_ids
+        if sortby not in _COLUMNS:
+            raise KeyError(f"sortby must be one of {', '.join(_COLUMNS)}, not {sortby}")
         if shortnames is not None:
             self._has_short_names = shortnames
         name = short_name if self._has_short_names else self._long_name

@@ -129,6 +129,21 @@ PROGRAMS = {
             print(error)
         print(memory_profiler.__version__, memory_profiler.has_tracemalloc)
     """,
+    "unknown backends": """
+        from memory_profiler import memory_usage, profile
+        def function():
+            return 1
+        for call in (
+            lambda: memory_usage(-1, backend="nothing"),
+            lambda: memory_usage((function,), 0.1, None, False, False, False, False, False, None, "nothing"),
+            lambda: profile(function, backend="nothing")(),
+        ):
+            try:
+                call()
+            except KeyError as error:
+                print(error)
+        print(profile(function, backend=None)())
+    """,
     "timer process": """
         import os
         from multiprocessing import Pipe
@@ -264,3 +279,17 @@ def test_pdb_starts_when_the_process_is_larger_than_the_limit(tmp_path: Path) ->
     assert "exceeded the maximum of 70.00 MiB" in done.stdout
     assert "(Pdb) 1\n" in done.stdout and "job.py" in done.stdout
     assert done.stdout.rstrip().endswith("3"), done.stdout + done.stderr
+
+
+def test_mprun_returns_a_line_profiler(tmp_path: Path) -> None:
+    pytest.importorskip("IPython")
+    (tmp_path / "shell.py").write_text(
+        "import memory_profiler\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\nrun = shell.run_line_magic\nrun('load_ext', 'memory_profiler')\n"
+        "shell.run_cell('def work():\\n    kept = bytearray(8 << 20)\\n    return len(kept)\\n')\n"
+        "found = run('mprun', '-r -f work work()')\n"
+        "(code,) = found.code_map\nlines = found.code_map[code]\n"
+        "print(isinstance(found, memory_profiler.LineProfiler), code.co_name, sorted(lines), round(lines[2][0]))\n"
+    )
+    done = python(tmp_path, "shell.py", compat=True)
+    assert done.stdout.splitlines()[-1] == "True work [1, 2, 3] 8", done.stdout + done.stderr

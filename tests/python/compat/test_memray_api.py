@@ -94,7 +94,7 @@ def test_unreadable_files_raise_memrays_exceptions(tmp_path: Path) -> None:
         memray.FileReader(tmp_path / "junk.bin")
 
 
-def test_reader_at_a_port_sees_the_live_heap(tmp_path: Path) -> None:
+def test_reader_waits_for_its_port_and_sees_the_live_heap(tmp_path: Path) -> None:
     program = """
 import socket, subprocess, sys
 from heaptide.compat import memray
@@ -103,12 +103,7 @@ with socket.create_server(("127.0.0.1", 0)) as free:
 if len(sys.argv) == 1:
     code = "import sys; from heaptide.compat import memray; from program import work; work(int(sys.argv[1]))"
     with subprocess.Popen([sys.executable, "-c", code, str(port)], stdin=subprocess.PIPE) as child:
-        while True:
-            try:
-                reader = memray.SocketReader(port).__enter__()
-                break
-            except ConnectionRefusedError:
-                assert child.poll() is None
+        reader = memray.SocketReader(port).__enter__()
         assert reader.pid == child.pid and reader.is_active and not reader.has_native_traces
         while not (found := [r for r in reader.get_current_snapshot(merge_threads=False) if r.size > 4_000_000]):
             pass

@@ -6,6 +6,8 @@ import base64
 import json
 import os
 import re
+import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -261,7 +263,33 @@ def test_live_remote_waits_for_a_viewer_and_live_shows_the_program(folder: Path)
         shown = memray("live", port, cwd=folder).stdout
         assert f"process {process.pid}" in shown
         assert process.communicate()[0] == "" and process.returncode == 0
-    assert "Connection refused" in memray("live", port, cwd=folder, code=1).stderr
+
+
+def test_live_waits_for_a_program_that_starts_later(folder: Path) -> None:
+    (folder / "held.py").write_text("import sys\nheld = bytearray(8_000_000)\nsys.stdin.read()\n")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    with running(sys.executable, "-m", "memray", "live", port, cwd=folder, env=environment()) as view:
+        command = [sys.executable, "-m", "memray", "run", "--live-remote", "--live-port", port, "held.py"]
+        with running(*command, cwd=folder, env=environment()) as process:
+            assert f"process {process.pid}" in output(view).read()
+            process.communicate()
+        assert view.wait() == process.returncode == 0
+
+
+def test_interrupt_ends_a_view_that_waits(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    # Reports the attempt, and then waits as after a failed one.
+    code = (
+        "import sys, time\n"
+        "def wait(seconds, sleep=time.sleep):\n    print(seconds, flush=True)\n    sleep(60)\n"
+        "time.sleep = wait\nfrom memray.commands import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    with running(sys.executable, "-c", code, "live", port, cwd=folder, env=environment()) as view:
+        assert output(view).readline() == "0.1\n"
+        view.send_signal(signal.SIGINT)
+        assert view.wait() == 0
 
 
 def test_existing_capture_is_refused_in_memrays_words(folder: Path) -> None:
@@ -292,7 +320,7 @@ def test_closed_output_keeps_the_exit_code_of_the_program(folder: Path) -> None:
 
 
 def test_attaching_to_a_missing_process_names_the_reason(folder: Path) -> None:
-    for words in (["attach", "4194305"], ["attach", "-o", "out.bin", "4194305"]):
+    for words in (["attach", "4194305"], ["attach", "-o", "out.bin", "4194305"], ["detach", "4194305"]):
         assert "The given process ID does not exist." in memray(*words, cwd=folder, code=1).stderr
 
 

@@ -104,6 +104,12 @@ def test_empty_folder_gives_the_same_exit_code_as_mprof(tmp_path: Path, words: s
     assert "Traceback" not in replacement.stderr
 
 
+@pytest.mark.parametrize("words", ["rm --unknown 0", "peak --unknown"])
+def test_unknown_options_give_the_same_message_as_mprof(tmp_path: Path, words: str) -> None:
+    real, ours = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
+    assert (ours.stderr, ours.returncode) == (real.stderr, real.returncode)
+
+
 @pytest.mark.parametrize("options", [[], ["-M", "-C"], ["--python"], ["--nopython"]])
 def test_run_prints_the_same_lines_as_mprof_and_writes_a_file_it_reads(tmp_path: Path, options: list[str]) -> None:
     (tmp_path / "job.py").write_text(f"#!{sys.executable}\nprint('hello', flush=True)\nblock = bytearray(32 << 20)\n")

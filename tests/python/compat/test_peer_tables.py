@@ -1,4 +1,4 @@
-"""Tests that the tables in docs/coming-from name every public name and option of the installed peers."""
+"""Tests that the tables in docs/coming-from have every public name and option of the installed peers, in its row."""
 
 from __future__ import annotations
 
@@ -69,34 +69,65 @@ def names_of(peer: str) -> dict[str, list[str]]:
     }
 
 
-def documented(peer: str) -> tuple[set[str], set[str]]:
-    """Return all words in the tables of a page, and the words in rows of names that Heaptide does not offer."""
-    rows = [
-        line
-        for line in Path(REPOSITORY, f"docs/coming-from/{peer}.md").read_text().splitlines()
-        if line.startswith("|")
-    ]
-    words = [set(re.findall(r"--?[\w-]+|\w+", " ".join(re.findall(r"`[^`]*`", row)))) for row in rows]
-    missing = [found for row, found in zip(rows, words, strict=True) if re.search("\\| \u2013", row)]
-    return set().union(*words), set().union(*missing)
+# How the rows of a group begin, or the table that has them; groups of other names have rows with the last part.
+TABLES = {
+    "memory_profiler": "name",
+    "mprof": "function of the module `mprof`",
+    "objgraph": "name",
+    "guppy": "`from guppy import`",
+    "guppy.hpy()": "`hp = hpy()`",
+    "guppy.hpy().iso(1)": "set `h`",
+}
+
+
+def tables(peer: str) -> dict[str, list[str]]:
+    """Return the rows of each table of a page, by the first cell of its head."""
+    found: dict[str, list[str]] = {}
+    lines = Path(REPOSITORY, f"docs/coming-from/{peer}.md").read_text().splitlines()
+    for before, line in zip(["", *lines], lines, strict=False):
+        if line.startswith("|") and not before.startswith("|"):
+            rows = found[line.split("|")[1].strip()] = []
+        elif line.startswith("|"):
+            rows.append(line)
+    return found
+
+
+def words_of(rows: list[str]) -> set[str]:
+    """Return the names and options in the first cells of rows."""
+    cells = [re.split(r"(?<!\\)\|", row)[1] for row in rows]
+    return set(re.findall(r"--?[\w-]+|\w+", " ".join(re.findall(r"`[^`]*`", " ".join(cells)))))
+
+
+def rows_for(peer: str, group: str) -> list[str]:
+    """Return the rows that must have the names of a group."""
+    found = tables(peer)
+    if group in TABLES:
+        return found[TABLES[group]]
+    last = group.rpartition(".")[2]
+    rows = [row for rows in found.values() for row in rows if re.search(rf"`{last}\b", row)]
+    if group.startswith("parameters of "):
+        # Only its own parentheses, unless they refer to the function before it.
+        own = [f"| {each} |" for row in rows for each in re.findall(rf"`{last}\([^`]*`", row)]
+        return own if own and "\u2026" not in own[0] else rows
+    return rows
 
 
 @pytest.mark.parametrize("peer", NAMES)
-def test_every_public_name_is_in_the_table(peer: str) -> None:
-    words, _ = documented(peer)
-    absent = {group: [name for name in names if name not in words] for group, names in names_of(peer).items()}
-    assert {group: names for group, names in absent.items() if names} == {}
+def test_every_public_name_is_in_its_row(peer: str) -> None:
+    for group, names in names_of(peer).items():
+        assert set(names) - words_of(rows_for(peer, group)) == set(), group
 
 
 @pytest.mark.parametrize("peer", NAMES)
 def test_every_name_that_the_table_offers_exists(peer: str) -> None:
-    _, missing = documented(peer)
+    missing = words_of([row for rows in tables(peer).values() for row in rows if "| \u2013 " in row])
     groups = {group: names for group, names in names_of(peer).items() if not group.startswith("parameters of ")}
     code = (
         "import guppy, json, memory_profiler, mprof, objgraph\n"
         f"groups, missing = {groups!r}, {sorted(missing)!r}\n"
+        "owners = {group: eval(group) for group in groups}\n"
         "print(json.dumps([f'{group}.{name}' for group, names in groups.items() for name in names"
-        " if name not in missing and not hasattr(eval(group), name)]))"
+        " if name not in missing and not hasattr(owners[group], name)]))"
     )
     environment = {**os.environ, "HEAPTIDE_COMPAT": "memory_profiler,guppy,objgraph"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
@@ -114,8 +145,12 @@ def options(*words: str, **variables: str) -> set[str]:
 def test_every_option_is_in_the_table_and_accepted(words: str) -> None:
     of_peer = options(*words.split())
     assert len(of_peer) >= 2
-    assert of_peer <= documented("memory-profiler")[0]
-    assert of_peer <= options(*words.split(), HEAPTIDE_COMPAT="mprof")
+    found = tables("memory-profiler")
+    rows = found["option of `python -m memory_profiler`"]
+    if words != "memory_profiler":
+        rows = [row for row in found["command and option"] if f"`{words.split()[1]}`" in row]
+    assert of_peer - words_of(rows) == set()
+    assert of_peer - options(*words.split(), HEAPTIDE_COMPAT="mprof") == set()
 
 
 def test_functions_of_objgraph_accept_the_same_arguments() -> None:

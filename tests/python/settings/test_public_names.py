@@ -43,7 +43,7 @@ PUBLIC = {
         find_first_process function_labels get_action get_cmd_line get_profile_filenames get_profiles help_msg list_action
         main peak_action plot_action print_usage read_mprofile_file rm_action run_action""",
     "heaptide.compat.memray": """AllocationRecord AllocatorType Destination FileDestination FileFormat FileReader
-        MemorySnapshot Metadata SocketDestination SocketReader Tracker __version__ dump_all_records install
+        MemorySnapshot Metadata SocketDestination SocketReader Tracker __version__ dump_all_records
         load_ipython_extension set_log_level start_thread_trace""",
     "heaptide.compat.objgraph": OBJGRAPH,
 }

@@ -32,6 +32,7 @@ pub struct Heap {
     /// By object: the position of the first root that holds it.
     root_positions: FxHashMap<u32, u32>,
     referrers: OnceLock<Graph>,
+    reached: OnceLock<Bits>,
     dominators: OnceLock<Dominators>,
     retained: OnceLock<Vec<u64>>,
     distances: OnceLock<Distances>,
@@ -89,6 +90,7 @@ impl Heap {
             roots,
             root_positions,
             referrers: OnceLock::new(),
+            reached: OnceLock::new(),
             dominators: OnceLock::new(),
             retained: OnceLock::new(),
             distances: OnceLock::new(),
@@ -135,14 +137,20 @@ impl Heap {
 
     /// The objects that roots reach.
     pub fn reachable(&self) -> ObjectSet {
-        self.dominators().reachable.iter().collect()
+        self.reached().iter().collect()
+    }
+
+    /// The same as bits, without the dominators, which take much longer.
+    fn reached(&self) -> &Bits {
+        let reach = || self.graph.reach(self.roots.iter().copied(), |_| false);
+        self.reached.get_or_init(reach)
     }
 
     /// Garbage that the collector has not freed yet.
     pub fn unreachable(&self) -> ObjectSet {
-        let reachable = &self.dominators().reachable;
+        let reached = self.reached();
         let all = 0..self.n_objects() as u32;
-        all.filter(|&object| !reachable.contains(object)).collect()
+        all.filter(|&object| !reached.contains(object)).collect()
     }
 
     pub fn all(&self) -> ObjectSet {
@@ -220,13 +228,19 @@ impl Heap {
 
     /// Objects of a kind or a type; `dict` matches dicts of any owner.
     pub fn of_kind(&self, name: &str) -> ObjectSet {
-        let Some(wanted) = self.kinds.find(name) else {
-            return ObjectSet::default();
-        };
+        self.of_kinds(&[name])
+    }
+
+    /// Objects of any of these kinds.
+    pub fn of_kinds(&self, names: &[impl AsRef<str>]) -> ObjectSet {
+        let wanted = names
+            .iter()
+            .filter_map(|name| self.kinds.find(name.as_ref()));
+        let wanted = Bits::of(self.kinds.len(), wanted);
         let types = &self.snapshot.objects.types;
         let is_wanted = |object: &u32| {
             let of_type = self.kinds.of_type(types[*object as usize]);
-            self.kinds.of(*object) == wanted || of_type == wanted
+            wanted.contains(self.kinds.of(*object)) || wanted.contains(of_type)
         };
         (0..self.n_objects() as u32).filter(is_wanted).collect()
     }

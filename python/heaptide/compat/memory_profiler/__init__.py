@@ -7,6 +7,7 @@ after :func:`install`, which replaces an installed memory_profiler only with `fo
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import logging
 import sys
@@ -14,11 +15,11 @@ from typing import Any
 
 from heaptide.lines import brackets
 from heaptide.lines.profile import profile as _profile
-from heaptide.lines.usage import memory_usage
-from heaptide.notebook import Magics as MemoryProfilerMagics
-from heaptide.notebook import MemitResult, load_ipython_extension
+from heaptide.lines.usage import memory_usage as _memory_usage
+from heaptide.notebook import MemitResult
 
 from .line_profiler import CodeMap, LineProfiler, show_results
+from .magics import MemoryProfilerMagics, load_ipython_extension
 from .program import exec_with_profiler, run_module_with_profiler
 from .readings import MemTimer, _get_child_memory, _get_memory, choose_backend
 from .time_stamper import TimeStamper
@@ -51,13 +52,21 @@ __version__ = "0.61.0"
 has_tracemalloc = True
 
 
-def profile(func: Any = None, stream: Any = None, precision: int = 1, backend: str = "psutil") -> Any:
+def profile(func: Any = None, stream: Any = None, precision: int = 1, backend: str | None = "psutil") -> Any:
     """Report the memory of every call of a function, line by line."""
-    decorate = _profile(True, precision, backend, stream)
+    decorate = _profile(True, precision, choose_backend(backend), stream)
     return decorate if func is None else decorate(func)
 
 
 profile.timestamp = brackets.timestamp  # type: ignore[attr-defined]
+
+
+@functools.wraps(_memory_usage)
+def memory_usage(*args: Any, **options: Any) -> Any:
+    """Return the memory of a process over time. An unknown backend raises KeyError."""
+    # The tenth parameter.
+    choose_backend(args[9] if len(args) > 9 else options.get("backend"))
+    return _memory_usage(*args, **options)
 
 
 class LogFile:

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from types import CodeType, FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -100,8 +100,12 @@ class _Function:
 
     def store(self) -> None:
         """Write the measurements into the code map."""
-        for line, visits, most, increment in self._watch.rows():
-            self.measures[line] = (increment / _MIB, most / _MIB, visits)
+        self.measures.update(in_mib(self._watch.rows()))
+
+
+def in_mib(rows: Iterable[tuple[int, int, int, int]]) -> dict[int, Measure]:
+    """Return rows of line, visits, size and increment in bytes as the measurements of a code map."""
+    return {line: (increment / _MIB, most / _MIB, visits) for line, visits, most, increment in rows}
 
 
 def _bytes_with_children(backend: str) -> int:

@@ -16,7 +16,8 @@ from heaptide.compat.memray.notebook import load_ipython_extension
 from heaptide.compat.memray.reader import FileReader
 from heaptide.compat.memray.records import AllocationRecord, AllocatorType, FileFormat, MemorySnapshot, Metadata
 from heaptide.compat.memray.statistics import dump_all_records
-from heaptide.compat.memray.tracking import Tracker, install, set_log_level, start_thread_trace
+from heaptide.compat.memray.tracking import Tracker, set_log_level, start_thread_trace
+from heaptide.compat.memray.tracking import install as install
 from heaptide.compat.memray.version import __version__
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "Tracker",
     "__version__",
     "dump_all_records",
-    "install",
     "load_ipython_extension",
     "set_log_level",
     "start_thread_trace",

@@ -26,6 +26,8 @@ GREETING = "heaptide-capture"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Seconds for which a reader waits for the greeting of a server.
 TIMEOUT = 10.0
+# The pause between two attempts to connect.
+RETRY_SECONDS = 0.1
 # The longest greeting, in bytes.
 MAX_GREETING = 65536
 
@@ -105,9 +107,7 @@ class SocketReader:
     def __enter__(self) -> Self:
         if self._socket is not None:
             raise ValueError("Can't enter a SocketReader that has already been entered")
-        import socket
-
-        connection = socket.create_connection(("127.0.0.1", self._port), TIMEOUT)
+        connection = connect(self._port)
         try:
             self._greeting = greeting_of(connection)
             self._file = open_when_it_exists(self._greeting["path"], connection)
@@ -151,6 +151,18 @@ class SocketReader:
             raise RuntimeError("The reader is not connected: use it in a with statement")
         path = f"/proc/{os.getpid()}/fd/{self._file}"
         return summed_records(path, self._stacks, merge_threads, "--leaks")
+
+
+def connect(port: int) -> socket.socket:
+    """Connect to a server on this machine. As memray does, wait until there is one."""
+    import socket
+    import time
+
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), TIMEOUT)
+        except ConnectionRefusedError:
+            time.sleep(RETRY_SECONDS)
 
 
 def greeting_of(connection: socket.socket) -> dict[str, Any]:

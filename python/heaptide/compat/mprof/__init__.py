@@ -75,7 +75,7 @@ logger = logging.getLogger("mprof")
 
 def print_usage() -> None:
     """Print how to call mprof."""
-    print(f"Usage: {_program()} <command> <options> <arguments>")
+    print(f"Usage: {os.path.basename(sys.argv[0])} <command> <options> <arguments>")
     print(help_msg)
 
 
@@ -194,11 +194,6 @@ def main() -> None:
         "plot": plot_action,
         "peak": peak_action,
     }[action]()
-
-
-def _program() -> str:
-    name = os.path.basename(sys.argv[0])
-    return "mprof.py" if name == "__main__.py" else name
 
 
 def _parser(usage: str, description: str) -> argparse.ArgumentParser:

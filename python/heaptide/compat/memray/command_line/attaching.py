@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import subprocess
 import sys
 
@@ -19,9 +18,7 @@ def attach(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Attach to a process: into a file, or with a live view."""
     if options.aggregate and not options.output:
         parser.error("Can't use aggregated mode without an output file.")
-    if not os.path.exists(f"/proc/{options.pid}"):
-        text = "Failed to attach a debugger to the process.\nThe given process ID does not exist."
-        raise MemrayCommandError(text, exit_code=1)
+    _check_process(options.pid)
     words = ["attach", *["--native"] * options.native]
     words += ["--trace-python-allocators"] * options.trace_python_allocators
     words += ["--aggregate"] * options.aggregate
@@ -32,6 +29,12 @@ def attach(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.duration:
         return _attach_for(options.duration, words)
     return heaptide([*words, *_quiet(options)])
+
+
+def _check_process(pid: int) -> None:
+    if not os.path.exists(f"/proc/{pid}"):
+        text = "Failed to attach a debugger to the process.\nThe given process ID does not exist."
+        raise MemrayCommandError(text, exit_code=1)
 
 
 def _attach_for(seconds: int, words: list[str]) -> int:
@@ -58,6 +61,7 @@ def _attach_for(seconds: int, words: list[str]) -> int:
 
 def detach(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """Stop the recording of a process."""
+    _check_process(options.pid)
     return heaptide(["detach", str(options.pid), *_quiet(options)])
 
 
@@ -66,18 +70,18 @@ def _quiet(options: argparse.Namespace) -> list[str]:
 
 
 def live(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
-    """Show the live heap of the program at a port."""
+    """Show the live heap of the program at a port. Waits for the program, as memray does."""
     port = options.port
     if not 0 < port < 65536:
         raise MemrayCommandError(f"Invalid port: {port}", exit_code=1)
-    from heaptide.compat.memray.live_sockets import greeting_of, open_when_it_exists
+    from heaptide.compat.memray.live_sockets import connect, greeting_of, open_when_it_exists
 
     try:
-        with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        with connect(port) as connection:
             greeting = greeting_of(connection)
             os.close(open_when_it_exists(greeting["path"], connection))
             return heaptide(["live", "--pid", str(greeting["pid"])])
-    except ConnectionRefusedError:
-        raise MemrayCommandError(f"Could not connect to port {port}: Connection refused", exit_code=1) from None
+    except KeyboardInterrupt:
+        return 0
     except OSError:
         return heaptide(["live", str(port)])  # a port of `heaptide run --live-remote`
