@@ -262,6 +262,7 @@ def main() -> int:
     interpreters = {f"{major}.{minor}": path for (major, minor), path in supported().items()}
     known = known_differences()
     rows, n_unexplained = [], 0
+    not_compared: dict[str, list[str]] = {}
     for version in [options.only] if options.only else VERSIONS:
         if version not in interpreters:
             print(f"NOTE: CPython {version} is not on PATH or in pyenv; its tests are not run", flush=True)
@@ -276,6 +277,7 @@ def main() -> int:
                 if comparison is None:
                     print(f"{version} {mode} {module}: takes too long bare, not compared", flush=True)
                     continue
+                row.modules.add(module)
                 n_tests, found = comparison
                 row.add(n_tests, [(one, explained(known, version, mode, one[0])) for one in found])
                 for (test, bare, recorded), reason in row.latest:
@@ -284,11 +286,20 @@ def main() -> int:
                 print(f"{version} {mode} {module}: {n_tests} tests, {len(found)} differ", flush=True)
             n_unexplained += row.n_unexplained
             rows.append(row)
+            lacking = [module for module in modules if module not in row.modules]
+            not_compared.setdefault(named(lacking), []).append(f"{version} {mode}")
     print("\n| Python | mode | modules | tests | same | known differences | unexplained |")
     print("|---|---|---|---|---|---|---|")
     for row in rows:
         print(row.text())
+    for names, ways in not_compared.items():
+        print(f"\nNot compared on {', '.join(ways)}: {names}")
     return 1 if n_unexplained else 0
+
+
+def named(modules: list[str]) -> str:
+    """Return the names of modules for the page, without the package they share."""
+    return ", ".join(f"`{module.removeprefix('test.')}`" for module in modules) or "none"
 
 
 def explained(known: list[Known], version: str, mode: str, test: str) -> str:
@@ -315,12 +326,12 @@ class Row:
     def __init__(self, version: str, mode: str) -> None:
         self.version = version
         self.mode = mode
-        self.n_modules = self.n_tests = self.n_known = self.n_unexplained = 0
+        self.n_tests = self.n_known = self.n_unexplained = 0
+        self.modules: set[str] = set()
         self.latest: list[tuple[tuple[str, str, str], str]] = []
 
     def add(self, n_tests: int, found: list[tuple[tuple[str, str, str], str]]) -> None:
         """Add a module and its differences, each with its reason."""
-        self.n_modules += 1
         self.n_tests += n_tests
         self.n_known += sum(bool(reason) for _, reason in found)
         self.n_unexplained += sum(not reason for _, reason in found)
@@ -329,7 +340,7 @@ class Row:
     def text(self) -> str:
         """Return the row in Markdown."""
         n_same = self.n_tests - self.n_known - self.n_unexplained
-        numbers = (self.n_modules, self.n_tests, n_same, self.n_known, self.n_unexplained)
+        numbers = (len(self.modules), self.n_tests, n_same, self.n_known, self.n_unexplained)
         return f"| {self.version} | {self.mode} | " + " | ".join(map(str, numbers)) + " |"
 
 

@@ -77,3 +77,17 @@ fn capture_with_all_events_is_not_called_incomplete_if_only_its_end_failed() {
     let text = printed(&folder.heaptide("stats a.tide"));
     assert!(!text.to_lowercase().contains("incomplete"), "{text}");
 }
+
+#[test]
+fn jobs_begin_with_the_failure_and_a_job_that_ran_then_does_not_count_as_killed() {
+    let folder = Folder::new();
+    folder.capture("cut.tide", &format!("job 1 load; {SCRIPT}"));
+    let text = printed(&folder.heaptide("jobs cut.tide"));
+    assert_eq!(text.lines().next(), Some(SENTENCE), "{text}");
+    let output = folder.heaptide("jobs --json cut.tide");
+    assert!(error_text(&output).contains(SENTENCE));
+    let json = printed(&output);
+    for part in ["\"killed\": 0", "\"running\": 1"] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
+}

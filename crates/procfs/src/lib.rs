@@ -1,7 +1,7 @@
 //! Reads `/proc`: processes, their memory, their open files, and the machine.
 //!
 //! This crate parses the files without dependencies, because some of them are read many times a second. Names and paths in
-//! them may be invalid UTF-8. Most functions allocate; code of `agent` that must not allocate reads `/proc` itself.
+//! them may be invalid UTF-8. Most functions allocate; [`readable_mapping`] does not.
 #![forbid(unsafe_code)]
 
 mod descriptors;
@@ -9,6 +9,7 @@ mod machine;
 mod memory;
 mod network;
 mod process;
+mod readable_mapping;
 mod resident_mappings;
 
 pub use descriptors::{OpenFile, open_files};
@@ -16,8 +17,8 @@ pub use machine::{
     CgroupVersion, boot_id, host_name, last_pid, memory_cgroups, oom_kills, ptrace_scope,
 };
 pub use memory::{
-    KeptFile, Mapping, Rollup, is_rollup_forbidden, kib_field, mappings, resident_pages,
-    rollup_text,
+    KeptFile, Mapping, Rollup, is_rollup_forbidden, kib_field, mappings, open_own_statm,
+    resident_pages, rollup_text,
 };
 pub use network::{overflow_user, sees_all_users, tcp_owner};
 pub use process::{
@@ -26,4 +27,5 @@ pub use process::{
     program_name, root, sees_same_files, start_text, status_text, system_call, thread_name,
     threads,
 };
+pub use readable_mapping::readable_mapping;
 pub use resident_mappings::{ResidentMapping, resident_mappings};

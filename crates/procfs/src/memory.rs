@@ -26,6 +26,11 @@ impl KeptFile {
     }
 }
 
+/// Opens `/proc/self/statm`, for a caller that keeps the descriptor and passes the text to [`resident_pages`].
+pub fn open_own_statm() -> io::Result<File> {
+    File::open("/proc/self/statm")
+}
+
 /// Returns the resident pages, from the text of `statm`. A zombie has none.
 pub fn resident_pages(statm: &str) -> Option<u64> {
     statm.split(' ').nth(1)?.parse().ok()

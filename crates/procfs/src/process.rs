@@ -202,8 +202,8 @@ pub fn environment_variable(pid: u32, name: &str) -> Option<OsString> {
 }
 
 /// Returns the path of a process's executable, also if the file was removed.
-pub fn executable(pid: u32) -> Option<PathBuf> {
-    let path = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+pub fn executable(process: impl Display) -> Option<PathBuf> {
+    let path = fs::read_link(format!("/proc/{process}/exe")).ok()?;
     let bytes = path.into_os_string().into_vec();
     let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(&bytes);
     Some(PathBuf::from(OsString::from_vec(bytes.to_vec())))

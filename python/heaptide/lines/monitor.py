@@ -154,7 +154,7 @@ else:
     def _listen(codes: list[tuple[CodeType, int, bool]]) -> None:
         present = sys.gettrace()
         if not _native.set_line_trace(_trace, None if present is _trace else present):
-            raise RuntimeError("this interpreter does not report lines: use CPython 3.10 or newer")
+            raise RuntimeError("the interpreter refused a trace function, so lines are not reported: check audit hooks")
 
     def _stop_listening() -> None:
         _native.unset_line_trace()

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from support.commands import REPOSITORY, heaptide
-from support.controlled_program import BASE, ControlledProgram, start_program
+from support.controlled_program import BASE, ControlledProgram, ask, start_program
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
@@ -94,6 +94,20 @@ def test_another_user_needs_the_token_over_loopback_and_root_does_not(program: C
     assert statuses(0, program.address, *READS) == [200] * len(READS)
     assert statuses(NOBODY, program.address, *READS, Authorization=program.bearer()) == [200] * len(READS)
     assert statuses(NOBODY, program.address, ("GET", "docs")) == [200]
+
+
+def test_every_documented_route_refuses_another_user(program: ControlledProgram) -> None:
+    document = ask(program.address, "GET", "/openapi.json").json()
+    requests: list[tuple[Any, ...]] = [
+        (program.address, method.upper(), re.sub(r"{\w+}", "x", path), None, {})
+        for path, operations in document["paths"].items()
+        for method in operations
+    ]
+    assert len(requests) > 30
+    requests += [(program.address, "GET", path, None, {}) for path in ("/metrics", "/debug/pprof/heap")]
+    requests.append((program.address, "POST", f"{BASE}/heap", {"values": True}, {}))
+    found = as_user(NOBODY, REQUEST, requests)
+    assert [request[1:3] for request, (status, _) in zip(requests, found, strict=True) if status != 401] == []
 
 
 def test_memory_contents_and_deletion_need_the_token_even_from_the_same_user(program: ControlledProgram) -> None:

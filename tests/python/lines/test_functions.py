@@ -378,6 +378,71 @@ def test_trace_function_of_a_debugger_sees_every_event_and_stays_set(python: Run
         assert table.row("first = 1").visits == table.row("return first").visits == 1
 
 
+def test_audit_hook_can_call_a_profiled_function(python: Run) -> None:
+    done = python("""
+        import sys
+        from heaptide import profile
+
+        @profile
+        def within_the_hook():
+            return 1
+
+        @profile
+        def work():
+            return 2
+
+        is_busy = False
+        def hook(event, arguments):
+            global is_busy
+            if event == "sys.settrace" and not is_busy:
+                is_busy = True
+                assert within_the_hook() == 1
+                is_busy = False
+
+        sys.addaudithook(hook)
+        assert work() == 2
+        within_the_hook()
+        assert sys.gettrace() is None
+    """)
+    assert "panicked" not in done.stderr and "Traceback" not in done.stderr
+    rows = [row for table in tables(done.stdout) for row in table.rows]
+    assert [row.visits for row in rows if row.text.endswith("return 2")] == [1]
+    # A trace function cannot be set while another one is, so 3.10 and 3.11 do not count the lines of the call in the hook.
+    assert 1 in {row.visits for row in rows if row.text.endswith("return 1")}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on lines come without a trace function")
+def test_trace_function_stays_if_an_audit_hook_refuses_another(python: Run) -> None:
+    done = python("""
+        import sys
+        from heaptide import profile
+
+        @profile
+        def work():
+            return 2
+
+        def tracer(frame, event, arg):
+            return None
+
+        def hook(event, arguments):
+            if event == "sys.settrace" and is_forbidden:
+                raise PermissionError("no trace function")
+
+        is_forbidden = False
+        sys.addaudithook(hook)
+        sys.settrace(tracer)
+        is_forbidden = True
+        n_references = sys.getrefcount(tracer)
+        for _ in range(100):
+            assert work() == 2
+        assert sys.gettrace() is tracer
+        print("more references:", sys.getrefcount(tracer) - n_references)
+        is_forbidden = False
+        sys.settrace(None)
+    """)
+    assert "more references: 0" in done.stdout
+
+
 def test_functions_without_source_on_disk_are_reported(python: Run) -> None:
     done = python(
         """

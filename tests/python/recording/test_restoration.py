@@ -167,3 +167,47 @@ def test_two_thousand_recordings_leak_no_files_threads_or_memory(tmp_path: Path)
     assert last["threads"] == first["threads"]
     assert last["maps"] <= first["maps"] + 4
     assert last["resident_kb"] <= first["resident_kb"] + 2048
+
+
+def test_recordings_around_tracemalloc_neither_crash_nor_record_twice(
+    tmp_path: Path, parse: Callable[[Path], list[str]]
+) -> None:
+    # tracemalloc starts in the first recording, so it calls Heaptide's hooks of Python's allocators as long as it runs.
+    printed = run(
+        """
+import json, tracemalloc, heaptide
+kept = []
+def work():
+    kept.extend((number + 0.5,) for number in range(5_000))
+with heaptide.Tracker("first.tide", objects=True):
+    tracemalloc.start()
+    work()
+with heaptide.Tracker("second.tide", objects=True):
+    work()
+with heaptide.Tracker("plain.tide"):
+    work()
+with heaptide.Tracker("sampled.tide", objects=True, sample=4096):
+    work()
+traced = tracemalloc.get_traced_memory()[0]
+tracemalloc.stop()
+with heaptide.Tracker("last.tide", objects=True):
+    work()
+print(json.dumps([len(kept), traced]))
+""",
+        folder=tmp_path,
+    )
+    n_kept, traced = printed
+    assert n_kept == 25_000
+    assert traced > 4 * 5_000 * 72, "tracemalloc did not see all allocations"
+
+    def n_objects(name: str) -> int:
+        lines = parse(tmp_path / f"{name}.tide")
+        return sum(line.startswith("ALLOCATION") and "allocator=pymalloc" in line for line in lines)
+
+    # The first recording also sees the memory of tracemalloc itself, which is above its hooks.
+    # Each item is a number, a float and a tuple; the interpreter keeps some of them for reuse.
+    assert n_objects("first") > 10_000
+    for name in ("second", "last"):
+        assert 10_000 < n_objects(name) < 16_000, name
+    assert n_objects("plain") == 0
+    assert 0 < n_objects("sampled") < 2_000

@@ -70,3 +70,13 @@ def test_known_differences_on_the_page_have_reasons_and_match_patterns(script: M
     assert not known.covers("3.12", "run", "test.test_os.Files.test_one")
     assert script.explained([known], "3.11", "env", "test.test_os.x") == "a reason"
     assert script.explained([known], "3.11", "env", "test.test_io.x") == ""
+
+
+def test_row_counts_modules_and_differences_and_names_are_short(script: ModuleType) -> None:
+    row = script.Row("3.12", "env")
+    for module, found in (("test_os", []), ("test.test_asyncio.test_tasks", [(("t.one", "ok", "failure"), "reason")])):
+        row.modules.add(module)
+        row.add(10, found)
+    assert row.text() == "| 3.12 | env | 2 | 20 | 19 | 1 | 0 |"
+    assert script.named(["test_os", "test.test_asyncio.test_tasks"]) == "`test_os`, `test_asyncio.test_tasks`"
+    assert script.named([]) == "none"

@@ -2,6 +2,10 @@
 //!
 //! A hook calls the allocator that the interpreter had before (pymalloc, malloc, debug hooks). The calls to the C
 //! library that this allocator makes meanwhile belong to the same allocation and are not recorded again.
+//!
+//! Another tool (`tracemalloc`, for example) may install its own hooks later. They call Heaptide's hooks, which therefore
+//! stay below them when the recording stops. Then they only forward calls. The next recording installs further hooks above
+//! those of the tool, each with its own original: hooks that shared one would call each other for ever.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -16,14 +20,39 @@ use crate::cpython::{MemAllocator, Symbols};
 use crate::record::threads::Nested;
 
 const N_DOMAINS: usize = 3;
+/// Hooks of one domain that can be in use at once: each tool that was installed during a recording keeps one.
+const MAX_LEVELS: usize = 32;
 
-/// The allocators that the hooks replaced, by domain.
-struct Originals(UnsafeCell<[Option<MemAllocator>; N_DOMAINS]>);
+/// The state of the hooks that were installed together in one domain. The interpreter passes its address to them.
+struct Level {
+    /// The allocator that the hooks replaced.
+    original: UnsafeCell<MemAllocator>,
+    /// Whether the interpreter or another tool may call the hooks.
+    is_used: AtomicBool,
+    /// Whether the hooks record. Otherwise they only forward calls.
+    is_recording: AtomicBool,
+}
 
-// SAFETY: `install` writes it with the GIL held, and before it installs the hooks that read it.
-unsafe impl Sync for Originals {}
+// SAFETY: `install` writes the original with the GIL held, and before it installs the hooks that read it.
+unsafe impl Sync for Level {}
 
-static ORIGINALS: Originals = Originals(UnsafeCell::new([None; N_DOMAINS]));
+const NO_ALLOCATOR: MemAllocator = MemAllocator {
+    ctx: std::ptr::null_mut(),
+    malloc: None,
+    calloc: None,
+    realloc: None,
+    free: None,
+};
+
+static LEVELS: [[Level; MAX_LEVELS]; N_DOMAINS] = [const {
+    [const {
+        Level {
+            original: UnsafeCell::new(NO_ALLOCATOR),
+            is_used: AtomicBool::new(false),
+            is_recording: AtomicBool::new(false),
+        }
+    }; MAX_LEVELS]
+}; N_DOMAINS];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the hooks of a mode. They replace those of another mode, if there are any.
@@ -31,25 +60,28 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
-    for domain in 0..N_DOMAINS {
-        let mut present = MemAllocator {
-            ctx: std::ptr::null_mut(),
-            malloc: None,
-            calloc: None,
-            realloc: None,
-            free: None,
-        };
-        // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
-        unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
+    for (domain, levels) in LEVELS.iter().enumerate() {
+        // SAFETY: the caller holds the GIL.
+        let present = unsafe { present(symbols, domain) };
         // If a hook of another mode is installed, its original stays the original.
-        if !is_hook(&present) {
-            // SAFETY: the caller holds the GIL, so no other thread writes, and no hook of this domain is installed yet.
-            unsafe { (*ORIGINALS.0.get())[domain] = Some(present) };
-        }
+        let level = match level_of(levels, &present) {
+            Some(level) => level,
+            None => {
+                let Some(level) = levels.iter().find(|level| !level.is_used()) else {
+                    continue;
+                };
+                // SAFETY: the caller holds the GIL, so no other thread writes, and no hook of this level is installed.
+                unsafe { *level.original.get() = present };
+                level
+            }
+        };
+        stop_recording(levels);
+        level.is_used.store(true, Ordering::Release);
+        level.is_recording.store(true, Ordering::Release);
         let mut hooks = match mode {
-            HookMode::Exact => hooks::<EXACT>(domain),
-            HookMode::Sampled => hooks::<SAMPLED>(domain),
-            HookMode::Jobs => hooks::<JOBS>(domain),
+            HookMode::Exact => level.hooks::<EXACT>(),
+            HookMode::Sampled => level.hooks::<SAMPLED>(),
+            HookMode::Jobs => level.hooks::<JOBS>(),
         };
         // SAFETY: the caller holds the GIL, and the hooks have the types that the interpreter expects.
         unsafe { (symbols.set_allocator)(domain as c_int, &mut hooks) };
@@ -70,49 +102,74 @@ pub unsafe fn remove(symbols: &Symbols) {
     if !INSTALLED.swap(false, Ordering::AcqRel) {
         return;
     }
-    for domain in 0..N_DOMAINS {
-        let mut present = hooks::<EXACT>(domain);
-        // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
-        unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
-        // SAFETY: the caller holds the GIL, so no other thread writes.
-        let original = unsafe { (*ORIGINALS.0.get())[domain] };
-        // If another tool has hooked this domain meanwhile, it calls these hooks, so they must stay. They then only
-        // forward calls.
-        if let (true, Some(mut original)) = (is_hook(&present), original) {
-            // SAFETY: the caller holds the GIL, and the interpreter had this allocator before.
-            unsafe { (symbols.set_allocator)(domain as c_int, &mut original) };
+    for (domain, levels) in LEVELS.iter().enumerate() {
+        stop_recording(levels);
+        // SAFETY: the caller holds the GIL.
+        let present = unsafe { present(symbols, domain) };
+        // If another tool has hooked this domain meanwhile, it calls these hooks, so they must stay.
+        if let Some(level) = level_of(levels, &present) {
+            // SAFETY: the caller holds the GIL, so no other thread writes, and the interpreter had this allocator before.
+            unsafe { (symbols.set_allocator)(domain as c_int, level.original.get()) };
+            level.is_used.store(false, Ordering::Release);
         }
     }
 }
 
-fn hooks<const MODE: u8>(domain: usize) -> MemAllocator {
-    MemAllocator {
-        ctx: domain as Pointer,
-        malloc: Some(malloc::<MODE>),
-        calloc: Some(calloc::<MODE>),
-        realloc: Some(realloc::<MODE>),
-        free: Some(free::<MODE>),
+/// The allocator that the interpreter calls in a domain.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+unsafe fn present(symbols: &Symbols, domain: usize) -> MemAllocator {
+    let mut present = NO_ALLOCATOR;
+    // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
+    unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
+    present
+}
+
+/// The level of an allocator; `None` if it is not a hook.
+fn level_of<'a>(levels: &'a [Level], allocator: &MemAllocator) -> Option<&'a Level> {
+    levels
+        .iter()
+        .find(|&level| std::ptr::eq(level, allocator.ctx.cast()))
+}
+
+fn stop_recording(levels: &[Level]) {
+    for level in levels {
+        level.is_recording.store(false, Ordering::Release);
     }
 }
 
-fn is_hook(allocator: &MemAllocator) -> bool {
-    let free_address = allocator
-        .free
-        .map_or(0, |function| function as *const () as usize);
-    [
-        free::<EXACT> as *const () as usize,
-        free::<SAMPLED> as *const () as usize,
-        free::<JOBS> as *const () as usize,
-    ]
-    .contains(&free_address)
+impl Level {
+    fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
+    fn hooks<const MODE: u8>(&'static self) -> MemAllocator {
+        MemAllocator {
+            ctx: (&raw const *self).cast_mut().cast(),
+            malloc: Some(malloc::<MODE>),
+            calloc: Some(calloc::<MODE>),
+            realloc: Some(realloc::<MODE>),
+            free: Some(free::<MODE>),
+        }
+    }
 }
 
-/// The allocator that the hooks of this domain replaced.
+/// The allocator that the hooks of this level replaced, and whether they record.
+///
+/// # Safety
+/// `level` is the address that [`Level::hooks`] gave to the interpreter.
 #[inline(always)]
-fn original(domain: Pointer) -> Option<&'static MemAllocator> {
-    // SAFETY: `install` stores the original before a hook of its domain can be called, and changes it only while no hook of
-    // that domain is installed.
-    unsafe { (*ORIGINALS.0.get()).get(domain as usize)?.as_ref() }
+unsafe fn original(level: Pointer) -> (&'static MemAllocator, bool) {
+    // SAFETY: the caller promises the address of a level, which is a static. `install` stores the original before a hook of
+    // the level can be called, and changes it only while no hook of the level is installed.
+    unsafe {
+        let level = &*level.cast::<Level>();
+        (
+            &*level.original.get(),
+            level.is_recording.load(Ordering::Relaxed),
+        )
+    }
 }
 
 /// Marks the time inside the original allocator.
@@ -125,15 +182,18 @@ fn nested<const MODE: u8>() -> (Option<Nested>, Option<NestedForJobs>) {
     }
 }
 
-unsafe extern "C" fn malloc<const MODE: u8>(domain: Pointer, size: usize) -> Pointer {
-    let Some(real) = original(domain) else {
-        return std::ptr::null_mut();
-    };
+unsafe extern "C" fn malloc<const MODE: u8>(level: Pointer, size: usize) -> Pointer {
+    // SAFETY: the interpreter passes the address that it got with this function.
+    let (real, is_recording) = unsafe { original(level) };
     let Some(call) = real.malloc else {
         return std::ptr::null_mut();
     };
+    if !is_recording {
+        // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+        return unsafe { call(real.ctx, size) };
+    }
     let nested = nested::<MODE>();
-    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+    // SAFETY: as above.
     let block = unsafe { call(real.ctx, size) };
     drop(nested);
     record_allocation::<MODE>(Allocator::PymallocMalloc, size, block, None);
@@ -141,18 +201,21 @@ unsafe extern "C" fn malloc<const MODE: u8>(domain: Pointer, size: usize) -> Poi
 }
 
 unsafe extern "C" fn calloc<const MODE: u8>(
-    domain: Pointer,
+    level: Pointer,
     n_items: usize,
     item_len: usize,
 ) -> Pointer {
-    let Some(real) = original(domain) else {
-        return std::ptr::null_mut();
-    };
+    // SAFETY: the interpreter passes the address that it got with this function.
+    let (real, is_recording) = unsafe { original(level) };
     let Some(call) = real.calloc else {
         return std::ptr::null_mut();
     };
+    if !is_recording {
+        // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+        return unsafe { call(real.ctx, n_items, item_len) };
+    }
     let nested = nested::<MODE>();
-    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+    // SAFETY: as above.
     let block = unsafe { call(real.ctx, n_items, item_len) };
     drop(nested);
     // The product cannot overflow where the original succeeded.
@@ -161,20 +224,19 @@ unsafe extern "C" fn calloc<const MODE: u8>(
     block
 }
 
-unsafe extern "C" fn realloc<const MODE: u8>(
-    domain: Pointer,
-    old: Pointer,
-    size: usize,
-) -> Pointer {
-    let Some(real) = original(domain) else {
-        return std::ptr::null_mut();
-    };
+unsafe extern "C" fn realloc<const MODE: u8>(level: Pointer, old: Pointer, size: usize) -> Pointer {
+    // SAFETY: the interpreter passes the address that it got with this function.
+    let (real, is_recording) = unsafe { original(level) };
     let Some(call) = real.realloc else {
         return std::ptr::null_mut();
     };
+    if !is_recording {
+        // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+        return unsafe { call(real.ctx, old, size) };
+    }
     let released = record_resize::<MODE>(old as usize, true);
     let nested = nested::<MODE>();
-    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+    // SAFETY: as above.
     let new = unsafe { call(real.ctx, old, size) };
     drop(nested);
     if !new.is_null() {
@@ -185,13 +247,18 @@ unsafe extern "C" fn realloc<const MODE: u8>(
     new
 }
 
-unsafe extern "C" fn free<const MODE: u8>(domain: Pointer, block: Pointer) {
-    let Some(real) = original(domain) else { return };
+unsafe extern "C" fn free<const MODE: u8>(level: Pointer, block: Pointer) {
+    // SAFETY: the interpreter passes the address that it got with this function.
+    let (real, is_recording) = unsafe { original(level) };
     let Some(call) = real.free else { return };
+    if !is_recording {
+        // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+        return unsafe { call(real.ctx, block) };
+    }
     if !block.is_null() {
         record_release::<MODE>(block as usize, true);
     }
     let _nested = nested::<MODE>();
-    // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+    // SAFETY: as above.
     unsafe { call(real.ctx, block) };
 }

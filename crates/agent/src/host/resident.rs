@@ -1,6 +1,6 @@
 //! The resident size of the process and its memory limit, read cheaply from the kernel.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
 
 use heaptide_procfs::{self as procfs, CgroupVersion};
@@ -17,7 +17,7 @@ pub struct Resident {
 impl Resident {
     pub fn open() -> Self {
         Resident {
-            file: File::open("/proc/self/statm").and_then(OwnFile::new).ok(),
+            file: procfs::open_own_statm().and_then(OwnFile::new).ok(),
             page_len: sys::page_len(),
         }
     }

@@ -5,7 +5,7 @@
 //! that function, but the thread state contains it and its object. Heaptide finds both by comparing the state before and
 //! after it sets its own function.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 
@@ -47,6 +47,7 @@ struct Before {
 
 thread_local! {
     static BEFORE: RefCell<Option<Before>> = const { RefCell::new(None) };
+    static IS_CHANGING: Cell<bool> = const { Cell::new(false) };
 }
 
 fn functions() -> Option<Functions> {
@@ -91,50 +92,90 @@ unsafe fn words(state: Opaque) -> [usize; N_WORDS] {
 /// # Safety
 /// The calling thread holds the GIL, the interpreter is 3.10 or 3.11, and both are objects or null.
 pub unsafe fn set(own: Opaque, object: Opaque) -> bool {
+    let is_set = BEFORE.try_with(|slot| {
+        let mut slot = slot.borrow_mut();
+        slot.as_mut().map(|before| before.n_set += 1).is_some()
+    });
+    match is_set {
+        Ok(true) => return true,
+        Ok(false) => {}
+        Err(_) => return false,
+    }
+    let Some(_changing) = Changing::begin() else {
+        return false;
+    };
+    // SAFETY: the caller's promise is that of `replace`.
+    let Some(before) = (unsafe { replace(own, object) }) else {
+        return false;
+    };
     BEFORE
-        .try_with(|slot| {
-            let mut slot = slot.borrow_mut();
-            if let Some(before) = slot.as_mut() {
-                before.n_set += 1;
-                return true;
+        .try_with(|slot| *slot.borrow_mut() = Some(before))
+        .is_ok()
+}
+
+/// A thread's trace function is being set. An audit hook of the program may run meanwhile and call a monitored function,
+/// but the interpreter refuses to set another one then.
+struct Changing;
+
+impl Changing {
+    fn begin() -> Option<Changing> {
+        let is_changing = IS_CHANGING.try_with(|it| it.replace(true)).ok()?;
+        (!is_changing).then_some(Changing)
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        let _ = IS_CHANGING.try_with(|it| it.set(false));
+    }
+}
+
+/// Sets Heaptide's function. Returns `None`, and leaves the previous one, if the thread state is not as expected or an audit
+/// hook refuses.
+///
+/// # Safety
+/// As for `set`.
+unsafe fn replace(own: Opaque, object: Opaque) -> Option<Before> {
+    let functions = functions()?;
+    // SAFETY: the GIL is held, so the thread has a state. The new reference keeps the previous object alive: the
+    // interpreter releases its own when another function is set.
+    unsafe {
+        let state = (functions.thread_state)();
+        let own = if object.is_null() { own } else { object };
+        if !object.is_null() {
+            (functions.inc_ref)(object);
+        }
+        let old = words(state);
+        (functions.set_trace)(Some(trace), own);
+        let new = words(state);
+        let function_at = (0..N_WORDS).find(|&at| new[at] == trace as *const () as usize);
+        let previous = |at: usize| match old[at] {
+            0 => None,
+            function => Some(transmute::<usize, TraceFunction>(function)),
+        };
+        // Profile function, trace function, and their objects in the same order.
+        let positions = function_at.map(|at| (at, at + 2));
+        let positions =
+            positions.filter(|&(_, object_at)| new.get(object_at) == Some(&(own as usize)));
+        let Some((function_at, object_at)) = positions else {
+            if let Some(at) = function_at {
+                (functions.set_trace)(previous(at), object);
             }
-            let Some(functions) = functions() else {
-                return false;
-            };
-            // SAFETY: the GIL is held, so the thread has a state. The new reference keeps the previous object alive: the
-            // interpreter releases its own when another function is set.
-            unsafe {
-                let state = (functions.thread_state)();
-                let own = if object.is_null() { own } else { object };
-                if !object.is_null() {
-                    (functions.inc_ref)(object);
-                }
-                let old = words(state);
-                (functions.set_trace)(Some(trace), own);
-                let new = words(state);
-                let function_at = (0..N_WORDS).find(|&at| new[at] == trace as *const () as usize);
-                // Profile function, trace function, and their objects in the same order.
-                let positions = function_at.map(|at| (at, at + 2));
-                let positions =
-                    positions.filter(|&(_, object_at)| new.get(object_at) == Some(&(own as usize)));
-                let Some((function_at, object_at)) = positions else {
-                    (functions.set_trace)(None, std::ptr::null_mut());
-                    return false;
-                };
-                *slot = Some(Before {
-                    function: (old[function_at] != 0 && old[object_at] == object as usize)
-                        .then(|| transmute::<usize, TraceFunction>(old[function_at])),
-                    object,
-                    function_at,
-                    object_at,
-                    own,
-                    functions,
-                    n_set: 1,
-                });
+            if !object.is_null() {
+                (functions.dec_ref)(object);
             }
-            true
+            return None;
+        };
+        Some(Before {
+            function: previous(function_at).filter(|_| old[object_at] == object as usize),
+            object,
+            function_at,
+            object_at,
+            own,
+            functions,
+            n_set: 1,
         })
-        .unwrap_or(false)
+    }
 }
 
 /// Undoes `set`. Restores the previous function, unless the program has set another one meanwhile.
@@ -155,6 +196,7 @@ pub unsafe fn unset() {
         return;
     };
     let functions = before.functions;
+    let _changing = Changing::begin();
     // SAFETY: the GIL is held; the positions were found in this thread's state; `set` took the reference that is released.
     unsafe {
         let now = words((functions.thread_state)());

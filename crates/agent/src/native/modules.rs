@@ -6,12 +6,18 @@
 //!
 //! Data cached by address is valid until a library is unloaded, which changes [`generation`].
 
+mod library;
+
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Entry, Module as ModuleEntry};
+use heaptide_procfs as procfs;
 
+pub use self::library::Module;
+use self::library::{LoadedLibrary, build_id_in};
 use crate::host::locks::{ForkGuard, ForkMutex};
 use crate::libraries::LOADER;
 use crate::record::{clock, codes};
@@ -24,8 +30,6 @@ static FIND_OBJECT: AtomicUsize = AtomicUsize::new(0);
 
 /// The maximum number of attempts to take the lock. A forking thread may hold it, and may be the calling thread itself.
 const N_TRIES: usize = 2000;
-/// Segments of a library that are remembered.
-const MAX_SEGMENTS: usize = 8;
 
 /// Changes when a library is unloaded, because its addresses may then belong to another library.
 #[inline(always)]
@@ -48,29 +52,6 @@ pub struct Modules {
     nowhere: u32,
     /// The module number of the frame that replaces missing frames.
     cut: u32,
-}
-
-/// A loaded library.
-#[derive(Clone, Copy)]
-pub struct Module {
-    pub id: u32,
-    pub start: usize,
-    pub end: usize,
-    /// The difference between its addresses in memory and in its file.
-    pub base: usize,
-    /// Start and end of the sorted index of its call-frame information; 0 if it has none.
-    pub index_at: usize,
-    pub index_end: usize,
-    segments: [(usize, usize); MAX_SEGMENTS],
-}
-
-impl Module {
-    /// The end of the readable segment that contains an address.
-    pub fn readable_end(&self, address: usize) -> Option<usize> {
-        let mut segments = self.segments.iter();
-        let segment = segments.find(|(start, end)| (*start..*end).contains(&address));
-        segment.map(|&(_, end)| end)
-    }
 }
 
 /// Starts with an empty list, for a new session.
@@ -171,16 +152,6 @@ pub fn owner_of(pc: usize) -> Owner {
     }
 }
 
-/// A library as the linker describes it.
-struct LoadedLibrary {
-    start: usize,
-    end: usize,
-    base: usize,
-    name: *const c_char,
-    headers: *const libc::Elf64_Phdr,
-    n_headers: usize,
-}
-
 struct Busy;
 
 fn find(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
@@ -232,15 +203,15 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     let header = unsafe { &*header };
     let is_elf = header.e_ident.starts_with(b"\x7fELF")
         && usize::from(header.e_phentsize) == size_of::<libc::Elf64_Phdr>();
-    let headers_end =
-        header.e_phoff as usize + usize::from(header.e_phnum) * size_of::<libc::Elf64_Phdr>();
-    let is_readable = is_elf && headers_end <= 4096;
+    let headers_at = header.e_phoff as usize;
+    let headers_len = usize::from(header.e_phnum) * size_of::<libc::Elf64_Phdr>();
+    let is_readable = is_elf && headers_at.saturating_add(headers_len) <= 4096;
     Some(LoadedLibrary {
         start: object.map_start,
         end: object.map_end,
         base,
         name,
-        headers: (object.map_start + header.e_phoff as usize) as *const libc::Elf64_Phdr,
+        headers: object.map_start.wrapping_add(headers_at) as *const libc::Elf64_Phdr,
         n_headers: if is_readable {
             header.e_phnum.into()
         } else {
@@ -309,47 +280,20 @@ impl Modules {
     /// # Safety
     /// The library stays loaded during the call.
     unsafe fn learn(&mut self, library: &LoadedLibrary) -> Module {
-        let mut module = Module {
-            id: 0,
-            start: library.start,
-            end: library.end,
-            base: library.base,
-            index_at: 0,
-            index_end: 0,
-            segments: [(0, 0); MAX_SEGMENTS],
-        };
-        let mut build_id: &[u8] = &[];
-        let mut n_segments = 0;
         let headers: &[libc::Elf64_Phdr] = if library.n_headers == 0 {
             &[]
         } else {
             // SAFETY: address and number come from the linker or from the library's own header, and the library stays loaded.
             unsafe { std::slice::from_raw_parts(library.headers, library.n_headers) }
         };
-        for header in headers {
-            let at = library.base.wrapping_add(header.p_vaddr as usize);
-            let end = at.wrapping_add(header.p_memsz as usize);
-            let is_inside = at >= library.start && end <= library.end && at <= end;
-            if !is_inside {
-                continue;
-            }
-            match header.p_type {
-                libc::PT_LOAD if header.p_flags & libc::PF_R != 0 && n_segments < MAX_SEGMENTS => {
-                    module.segments[n_segments] = (at, end);
-                    n_segments += 1;
-                }
-                libc::PT_GNU_EH_FRAME => (module.index_at, module.index_end) = (at, end),
-                libc::PT_NOTE if build_id.is_empty() => {
-                    // SAFETY: the notes lie within the loaded library, in one of its readable segments.
-                    let notes = unsafe { std::slice::from_raw_parts(at as *const u8, end - at) };
-                    build_id = build_id_in(notes).unwrap_or_default();
-                }
-                _ => {}
-            }
-        }
-        if module.readable_end(module.index_at).is_none() {
-            (module.index_at, module.index_end) = (0, 0);
-        }
+        let mut module = Module::described(library, headers);
+        let build_id = module.readable(headers, libc::PT_NOTE).find_map(|notes| {
+            // SAFETY: the notes lie in a readable segment of the library, which stays loaded.
+            let notes =
+                unsafe { std::slice::from_raw_parts(notes.start as *const u8, notes.len()) };
+            build_id_in(notes)
+        });
+        let build_id = build_id.unwrap_or_default();
         // SAFETY: the linker's name of a library is a C string that lives as long as the library.
         let path = unsafe { path_of(library.name) };
         let key = (path, build_id.to_vec());
@@ -386,56 +330,13 @@ unsafe fn path_of(name: *const c_char) -> Vec<u8> {
         return name.to_bytes().to_vec();
     }
     // The executable itself has no name in the linker's list.
-    let mut path = vec![0u8; libc::PATH_MAX as usize];
-    // SAFETY: the path is a C string, and pointer and length describe a live vector.
-    let got = unsafe {
-        libc::readlink(
-            c"/proc/self/exe".as_ptr(),
-            path.as_mut_ptr().cast(),
-            path.len(),
-        )
-    };
-    path.truncate(usize::try_from(got).unwrap_or(0));
-    path
-}
-
-/// The build ID among the notes of a library.
-fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
-    const BUILD_ID: u32 = 3;
-    loop {
-        let word = |at: usize| Some(u32::from_ne_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-        let (name_len, len, note_type) = (word(0)? as usize, word(4)? as usize, word(8)?);
-        let name = notes.get(12..12 + name_len)?;
-        let at = 12 + name_len.next_multiple_of(4);
-        let value = notes.get(at..at + len)?;
-        if note_type == BUILD_ID && name == b"GNU\0" {
-            return Some(value);
-        }
-        notes = notes.get(at + len.next_multiple_of(4)..)?;
-    }
+    let path = procfs::executable("self").unwrap_or_default();
+    path.into_os_string().into_vec()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn build_id_is_found_after_other_notes() {
-        let mut notes = Vec::new();
-        let mut note = |note_type: u32, value: &[u8]| {
-            for word in [4, value.len() as u32, note_type] {
-                notes.extend_from_slice(&word.to_ne_bytes());
-            }
-            notes.extend_from_slice(b"GNU\0");
-            notes.extend_from_slice(value);
-            notes.resize(notes.len().next_multiple_of(4), 0);
-        };
-        note(1, b"abi-tag");
-        note(3, &[9; 20]);
-        assert_eq!(build_id_in(&notes), Some(&[9; 20][..]));
-        assert_eq!(build_id_in(&notes[..30]), None);
-        assert_eq!(build_id_in(&[0xff; 40]), None);
-    }
 
     #[test]
     fn both_lookups_find_the_library_of_an_address() {

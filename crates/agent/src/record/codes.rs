@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use heaptide_capture::{Code, Entry, Frame, Lost, wire};
 
@@ -34,6 +34,8 @@ pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 pub static JOB_CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 /// The type's own deallocator, once it has been replaced; 0 before.
 static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
+/// Whether [`on_code_death`] is installed, perhaps below the function of another tool.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
 pub struct Codes {
     by_address: HashMap<usize, u32>,
@@ -104,6 +106,8 @@ pub fn id_and_text(
     if let Some(&id) = codes.by_address.get(&address) {
         return id;
     }
+    // Threads cache the number, also an unknown one, until `remove` finds the address here: another code object may reuse it.
+    codes.by_address.insert(address, UNKNOWN);
     if codes.dying.contains(&address) {
         session::count_lost(Lost::UnreadableCode, 1);
         return UNKNOWN;
@@ -194,10 +198,14 @@ unsafe fn deallocator(symbols: &Symbols) -> &'static AtomicUsize {
 /// The calling thread holds the GIL.
 pub unsafe fn hook_deallocator(symbols: &Symbols) {
     // SAFETY: the caller holds the GIL.
-    let field = unsafe { deallocator(symbols) };
-    let present = field.load(Ordering::Relaxed);
-    if present != on_code_death as *const () as usize {
-        REAL_DEALLOC.store(present, Ordering::Release);
+    install(unsafe { deallocator(symbols) });
+}
+
+fn install(field: &AtomicUsize) {
+    // If another tool wrapped this function in an earlier recording, it still calls it. Its function must not become the
+    // real one: each would call the other for ever.
+    if !IS_INSTALLED.swap(true, Ordering::Relaxed) {
+        REAL_DEALLOC.store(field.load(Ordering::Relaxed), Ordering::Release);
         field.store(on_code_death as *const () as usize, Ordering::Release);
     }
 }
@@ -208,11 +216,14 @@ pub unsafe fn hook_deallocator(symbols: &Symbols) {
 /// The calling thread holds the GIL.
 pub unsafe fn unhook_deallocator(symbols: &Symbols) {
     // SAFETY: the caller holds the GIL.
-    let field = unsafe { deallocator(symbols) };
-    let real = REAL_DEALLOC.load(Ordering::Acquire);
+    uninstall(unsafe { deallocator(symbols) });
+}
+
+fn uninstall(field: &AtomicUsize) {
     // If another tool has wrapped this function meanwhile, it must stay installed. It then only forwards calls.
-    if real != 0 && field.load(Ordering::Relaxed) == on_code_death as *const () as usize {
-        field.store(real, Ordering::Release);
+    if field.load(Ordering::Relaxed) == on_code_death as *const () as usize {
+        field.store(REAL_DEALLOC.load(Ordering::Acquire), Ordering::Release);
+        IS_INSTALLED.store(false, Ordering::Relaxed);
     }
 }
 
@@ -248,5 +259,46 @@ fn remove(address: usize, begins: bool) {
         if codes.by_address.remove(&address).is_some() {
             N_DEATHS.fetch_add(1, Ordering::Release);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpython::tables;
+
+    #[test]
+    fn function_of_a_tool_that_wrapped_the_deallocator_never_becomes_the_real_one() {
+        const REAL: usize = 0x1000;
+        const TOOL: usize = 0x2000;
+        let own = on_code_death as *const () as usize;
+        let field = AtomicUsize::new(REAL);
+        install(&field);
+        assert_eq!(field.load(Ordering::Relaxed), own);
+        // The tool calls what it found, and stays when the recording stops and another one starts.
+        field.store(TOOL, Ordering::Relaxed);
+        uninstall(&field);
+        install(&field);
+        assert_eq!(field.load(Ordering::Relaxed), TOOL);
+        assert_eq!(REAL_DEALLOC.load(Ordering::Relaxed), REAL);
+        // The tool restores what it found.
+        field.store(own, Ordering::Relaxed);
+        uninstall(&field);
+        assert_eq!(field.load(Ordering::Relaxed), REAL);
+        // A tool that came while nothing was recorded is the real one.
+        field.store(TOOL, Ordering::Relaxed);
+        install(&field);
+        assert_eq!(REAL_DEALLOC.load(Ordering::Relaxed), TOOL);
+    }
+
+    #[test]
+    fn unknown_number_is_forgotten_when_its_code_object_is_freed() {
+        let address = 0x1000;
+        reset(&CODES);
+        remove(address, true);
+        let n_before = n_deaths();
+        assert_eq!(id_of(&tables::v3_12::LAYOUT, address), UNKNOWN);
+        remove(address, false);
+        assert!(n_deaths() > n_before, "threads would keep the number");
     }
 }

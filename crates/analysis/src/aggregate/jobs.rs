@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::filter::{Filter, NoMatch};
 use crate::load::{VisibleFrame, frames, replay_capture, visible_frames};
+use crate::model::Stopped;
 use crate::model::jobs::{JobGroup, JobProcess, JobSiteSum, JobSums};
 use crate::symbols::{Names, NativeNames};
 
@@ -54,6 +55,7 @@ fn process_of(capture: &Capture, all: &[Identity]) -> Rc<JobProcess> {
         start: identity.start.clone(),
         identity,
         sample_bytes: capture.header.mode.sample_bytes,
+        stopped: Stopped::of(&capture.registry),
     })
 }
 

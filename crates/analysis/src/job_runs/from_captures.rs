@@ -11,6 +11,10 @@ impl JobRuns {
         if described.title.is_empty() {
             described.title.clone_from(&job.process.title);
         }
+        described.stopped = described
+            .stopped
+            .take()
+            .or_else(|| job.process.stopped.clone());
         let ended = job.ended_unix_ns.unwrap_or(job.began_unix_ns);
         described.last_seen = described.last_seen.max(ended as f64 / 1e9);
         let is_sampled = job.is_sampled();

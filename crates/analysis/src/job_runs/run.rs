@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::maybe::Maybe;
 use crate::filter::shown_name;
+use crate::model::Stopped;
 
 /// How runs can end, in the order of the columns of reports.
 pub const OUTCOMES: [Outcome; 7] = [
@@ -87,6 +88,8 @@ pub struct JobProcess {
     pub title: String,
     /// Time of its latest record, in seconds since 1970.
     pub last_seen: f64,
+    /// Why and when its recording failed before the program ended; `None` if it did not.
+    pub stopped: Option<Stopped>,
 }
 
 /// Texts without repetition, and their numbers.
@@ -194,6 +197,7 @@ impl JobRuns {
                 run: run.to_owned(),
                 title: String::new(),
                 last_seen: 0.0,
+                stopped: None,
             });
             self.processes.len() - 1
         });

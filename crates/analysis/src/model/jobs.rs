@@ -6,7 +6,7 @@ use std::rc::Rc;
 use heaptide_capture::{Identity, Outcome};
 use heaptide_tally::Amount;
 
-use super::Location;
+use super::{Location, Stopped};
 
 /// One job of one process. All bytes are those of blocks that the job itself allocated.
 #[derive(Clone, Debug)]
@@ -59,6 +59,8 @@ pub struct JobProcess {
     pub start: String,
     /// Mean bytes between two recorded allocations; 0 if every one was recorded.
     pub sample_bytes: u64,
+    /// Why and when the recording failed before the program ended; `None` if it did not.
+    pub stopped: Option<Stopped>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,7 +101,9 @@ fn add_captures(runs: &mut JobRuns, paths: &[PathBuf], here: &ThisMachine) -> Re
     read.map_err(Failure::no_match)?;
     for run in &mut runs.runs {
         let process = &runs.processes[run.process as usize];
-        if run.outcome == Outcome::Running && !here.is_alive(&process.identity, process.last_seen) {
+        // After a recording that failed, the end of the process is unknown.
+        let may_be_killed = run.outcome == Outcome::Running && process.stopped.is_none();
+        if may_be_killed && !here.is_alive(&process.identity, process.last_seen) {
             run.outcome = Outcome::Killed;
         }
     }

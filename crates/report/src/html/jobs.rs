@@ -6,6 +6,7 @@ use heaptide_analysis::job_runs::{JobRuns, JobTable, workers};
 
 use super::{MAX_BYTES, insert, pack};
 use crate::json::jobs::{CaptureLink, PageContent, page};
+use crate::text::notes::incomplete_jobs;
 
 pub(super) const JOBS: &str = include_str!("../../../../web/dist/jobs.html");
 /// A browser shows this many runs without delay.
@@ -28,7 +29,7 @@ pub fn jobs_page(
         let workers = workers(runs, max_spans);
         let content = PageContent {
             title: title.to_owned(),
-            warnings: Vec::new(),
+            warnings: incomplete_jobs(runs, worker_name),
             captures,
             workers: &workers,
             worker_name,

@@ -1,5 +1,6 @@
 //! Notes about the reliability of the numbers.
 
+use heaptide_analysis::job_runs::JobRuns;
 use heaptide_analysis::model::{
     Measure, ModeInterval, PeakMoment, ProcessSummary, Quality, Stopped,
 };
@@ -18,6 +19,17 @@ pub fn incomplete(quality: &Quality) -> Vec<String> {
             "from then until the process ended",
         );
         Some(format!("process {}: {note}", process.shown))
+    });
+    stopped.collect()
+}
+
+/// The same notes for a table of jobs; `worker` names a process by its number.
+pub fn incomplete_jobs(runs: &JobRuns, worker: &dyn Fn(u32) -> String) -> Vec<String> {
+    let processes = (0u32..).zip(&runs.processes);
+    let stopped = processes.filter_map(|(number, process)| {
+        let stopped = process.stopped.as_ref()?;
+        let note = missing_rest(stopped, "from then until the process ended");
+        Some(format!("process {}: {note}", worker(number)))
     });
     stopped.collect()
 }

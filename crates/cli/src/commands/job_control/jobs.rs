@@ -9,6 +9,7 @@ use heaptide_report::{html, json, text, units};
 use crate::exit::Failure;
 use crate::input::job_records;
 use crate::input::newest::newest_session;
+use crate::messages::message;
 use crate::options::arguments::{self, flag, n_largest, num_largest};
 use crate::options::sizes;
 use crate::output;
@@ -136,12 +137,22 @@ fn write(
     } else {
         Vec::new()
     };
+    let incomplete = text::notes::incomplete_jobs(runs, &worker);
+    if matches.get_flag("json") {
+        // This format has no room for notes.
+        for note in &incomplete {
+            message!("{note}");
+        }
+    }
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::jobs(runs, table))
         } else if matches.get_flag("html") {
             html::jobs::jobs_page(out, runs, table, title, &captures, &worker)
         } else {
+            for note in &incomplete {
+                writeln!(out, "{}", options.style.bold(note))?;
+            }
             text::jobs::jobs(out, table, &options)
         }
     })?;
