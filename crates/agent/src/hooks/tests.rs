@@ -13,6 +13,8 @@ const OTHERS: [&str; 6] = [
     "signal",
     "pthread_sigmask",
     "sigprocmask",
+    "execv",
+    "execve",
 ];
 
 fn names() -> Vec<&'static str> {
