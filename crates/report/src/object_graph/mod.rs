@@ -63,7 +63,7 @@ impl Kind {
     /// The meaning of the colour for the legend; objects and notes need none.
     fn legend(self) -> Option<&'static str> {
         match self {
-            Kind::Start => Some("asked for"),
+            Kind::Start => Some("selected"),
             Kind::Module => Some("module"),
             Kind::Frame => Some("frame"),
             Kind::Highlight => Some("highlighted"),

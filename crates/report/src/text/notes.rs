@@ -7,7 +7,7 @@ use heaptide_capture::Lost;
 
 use super::findings::seconds;
 use super::mode::modes;
-use crate::units::{binary_size, percent, size};
+use crate::units::{binary_size, count, percent, size};
 
 /// Notes that every report must print before its numbers: captures that lack the rest of the run.
 pub fn incomplete(quality: &Quality) -> Vec<String> {
@@ -26,7 +26,7 @@ pub fn incomplete(quality: &Quality) -> Vec<String> {
 pub fn missing_rest(stopped: &Stopped, until: &str) -> String {
     let dropped = match stopped.n_dropped {
         1 => "one event was dropped".to_owned(),
-        n => format!("{n} events were dropped"),
+        n => format!("{} events were dropped", count(n)),
     };
     format!(
         "the capture is incomplete: recording stopped after {} ({}), and {dropped} {until}",
@@ -110,7 +110,7 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
         notes.push(format!(
             "{} blocks were allocated at the address of a live block; records of frees are missing, so the peak may count \
              up to as many freed blocks",
-            quality.n_overlaps
+            count(quality.n_overlaps)
         ));
     }
     notes
@@ -255,7 +255,10 @@ pub fn asides(quality: &Quality) -> Vec<String> {
     if quality.n_unknown_frees > 0 {
         notes.push(match quality.n_unknown_frees {
             1 => "one free of a block allocated before recording began".to_owned(),
-            n => format!("{n} frees of blocks allocated before recording began"),
+            n => format!(
+                "{} frees of blocks allocated before recording began",
+                count(n)
+            ),
         });
     }
     let processes = quality.processes.iter();
@@ -265,11 +268,12 @@ pub fn asides(quality: &Quality) -> Vec<String> {
     match not_ended.as_slice() {
         [] => {}
         [one] => notes.push(format!(
-            "process {one} did not end its recording: it was killed, called os._exit(), or is still running"
+            "process {one} did not end its recording: it was killed, called os._exit(), replaced itself with another program, or \
+             is still running"
         )),
         [first, .., last] => notes.push(format!(
-            "{} processes, {first} to {last}, did not end their recordings: they were killed, called os._exit(), or are \
-             still running",
+            "{} processes, {first} to {last}, did not end their recordings: they were killed, called os._exit(), replaced \
+             themselves with other programs, or are still running",
             not_ended.len()
         )),
     }
