@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 /// The functions that record nothing.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 8] = [
     "dlsym",
     "dlclose",
     "sigaction",
