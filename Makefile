@@ -166,11 +166,12 @@ build/release-tools/.ready: scripts/release-requirements.txt scripts/make_venv.p
 	build/release-tools/bin/python $(PIP_INSTALL) -r scripts/release-requirements.txt
 	touch $@
 
-# The wheel is built once for all: it is an abi3 wheel, and its name does not change with its content.
+# The wheel is built once for all: it is an abi3 wheel, and its name does not change with its content. It replaces the previous
+# one when it is complete, because others may use that one meanwhile.
 build/wheels/.built: $(SOURCES) | build/tools/.ready
-	@mkdir -p build/wheels
-	rm -f build/wheels/*.whl
-	$(TOOLS)/maturin build --release --locked --interpreter $(TOOLS)/python --out build/wheels
+	rm -rf build/wheels/new
+	$(TOOLS)/maturin build --release --locked --interpreter $(TOOLS)/python --out build/wheels/new
+	cd build/wheels; wheel=$$(ls new); mv new/$$wheel .; find . -name '*.whl' ! -name $$wheel -delete; rmdir new
 	touch $@
 
 build/venv/.wheel: build/wheels/.built scripts/make_venv.py

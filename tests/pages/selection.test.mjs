@@ -91,7 +91,7 @@ describe('the page of lines', () => {
   test('shows sizes, sums and bars, and its code in a narrow window', async () => {
     const { page, close } = await show('lines', LINES, { viewport: { width: 400, height: 800 } });
     const work = page.locator('#function-0');
-    assert.match(await work.locator('tfoot').innerText(), /Sum\s+\+1\.60 MB/);
+    assert.match(await work.locator('tfoot').innerText(), /Total\s+\+1\.60 MB/);
     assert.equal(await work.locator('i.more').count(), 1);
     assert.equal(await work.locator('i.less').count(), 1);
     const edges = await work.locator('td.code code').evaluateAll((all) => all.map((code) => code.getBoundingClientRect().right));

@@ -5,7 +5,7 @@ import { Shell, showPage } from './controls/Shell.tsx';
 import { simpleKey } from './controls/simple-key.ts';
 import { Bar } from './header/Header.tsx';
 import { Figures } from './header/Figures.tsx';
-import { cellText, figuresOf, type LinesData, type Table, totalOf } from './lines/data.ts';
+import { cellText, figuresOf, type LinesData, type Table, totalOf, totalText } from './lines/data.ts';
 import { readEmbedded } from './model/embedded.ts';
 import { plural } from './model/format.ts';
 import { NO_RECORDING, startState } from './state.ts';
@@ -46,7 +46,9 @@ function Page({ data }: { data: LinesData }) {
 }
 
 function titleOf({ tables }: LinesData): string {
-  return tables.length === 1 ? tables[0]!.function : plural(tables.length, 'function');
+  if (tables.length === 1) return tables[0]!.function;
+  const files = new Set(tables.map((table) => table.file));
+  return files.size === 1 ? tables[0]!.file.split('/').at(-1)! : plural(tables.length, 'function');
 }
 
 /** Links to the functions, with the total of the column that the bars show. */
@@ -82,7 +84,7 @@ function Function({ data, table, number }: { data: LinesData; table: Table; numb
             <tr>
               <th scope="col">Line</th>
               {columns.map((column, at) => (
-                <th key={column.title} scope="col" class={at === bar ? 'bar' : undefined}>
+                <th key={column.title} scope="col" class={at === bar ? 'measured' : undefined}>
                   {column.title}
                 </th>
               ))}
@@ -96,8 +98,8 @@ function Function({ data, table, number }: { data: LinesData; table: Table; numb
                 <tr key={row.number}>
                   <td>{row.number}</td>
                   {columns.map((column, index) => (
-                    <td key={column.title} class={index === bar ? 'bar' : undefined}>
-                      {cellText(column, row.cells[index])}
+                    <td key={column.title} class={index === bar ? 'measured' : undefined}>
+                      {column.is_change && at < table.skipped ? '' : cellText(column, row.cells[index])}
                     </td>
                   ))}
                   <td class="code">
@@ -112,10 +114,10 @@ function Function({ data, table, number }: { data: LinesData; table: Table; numb
           </tbody>
           <tfoot>
             <tr>
-              <th scope="row">Sum</th>
+              <th scope="row">Total</th>
               {columns.map((column, index) => (
-                <td key={column.title} class={index === bar ? 'bar' : undefined}>
-                  {cellText(column, totalOf(data, table, index))}
+                <td key={column.title} class={index === bar ? 'measured' : undefined}>
+                  {totalText(data, table, index)}
                 </td>
               ))}
               <td />

@@ -34,7 +34,7 @@ function Page({ data }: { data: PlotData }) {
     return true;
   };
   const figures: Figure[] = [];
-  if (head.peak) figures.push(['peak', bytes(head.peak[1]), `${whole(head.peak[1])} bytes`], ['peak after', duration(head.peak[0] * 1e9), '']);
+  if (head.peak) figures.push(['peak', bytes(head.peak[1]), `${whole(head.peak[1])} bytes`], ['time of the peak', duration(head.peak[0] * 1e9), '']);
   figures.push(['duration', duration((head.to - head.from) * 1e9), '']);
   if (head.limit !== null) figures.push(['memory limit', bytes(head.limit), `${whole(head.limit)} bytes`]);
   return (
@@ -74,7 +74,7 @@ function Curves({ data, hidden, onToggle }: { data: PlotData; hidden: ReadonlySe
           <tr>
             <th scope="col">Curve</th>
             <th scope="col">Peak</th>
-            <th scope="col">after</th>
+            <th scope="col">Time of the peak</th>
             {hasTrend && <th scope="col">Trend</th>}
           </tr>
         </thead>

@@ -22,7 +22,7 @@ use std::ffi::OsString;
 use clap::{Arg, Command};
 
 use invocation::command_line::CommandLine;
-use invocation::{examples, help};
+use invocation::{examples, fit, help};
 use options::layout;
 use output::color;
 
@@ -109,7 +109,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> Outcome {
     while arguments.get(1).is_some_and(is_verbose) {
         arguments.remove(1);
     }
-    let mut command = command_for(arguments.get(1));
+    let mut command = fit::fitted(command_for(arguments.get(1)));
     let line = CommandLine::split(arguments, &command);
     let matches = match command.try_get_matches_from_mut(&line.own) {
         Ok(matches) => matches,

@@ -213,7 +213,7 @@ fn suspects_have_objects_holder_and_advice() {
     let folder = with_shop();
     write(&folder, "later.heap", leaking_shop());
     let expected = "\
-1. 100 × shop.Receipt accumulate in a dict: 100 kB, 100% of the data
+1. 100 × shop.Receipt accumulate in a dict: 100 kB, 100% of the heap without program code
    held by  sys.modules['job'].__dict__['cache']
    of which 100 × shop.Receipt, 100 kB
    limit its size, or remove items that are no longer needed

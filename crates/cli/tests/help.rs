@@ -43,15 +43,25 @@ fn help_is_also_a_command() {
 #[test]
 fn help_fits_the_terminal() {
     let folder = Folder::new();
-    for line in [
-        "--help",
-        "run --help",
-        "stats --help",
-        "lines --help",
-        "jobs --help",
-    ] {
+    let names = |help: &str, all: &str| -> Vec<String> {
+        let (_, rest) = all.split_once(help).expect("it lists commands");
+        let commands = rest.split("\nOptions:").next().unwrap_or_default();
+        let rows = commands.lines().filter_map(|row| row.strip_prefix("  "));
+        let names = rows.filter_map(|row| row.split(' ').next());
+        let names = names.filter(|name| !name.is_empty() && *name != "heaptide");
+        names.map(str::to_owned).collect()
+    };
+    let mut all = names("Record:", &printed(&folder.heaptide("help")));
+    let below_heap = names("Commands:", &printed(&folder.heaptide("help heap")));
+    all.extend(below_heap.iter().map(|name| format!("heap {name}")));
+    assert!(
+        all.len() > 40 && all.contains(&"heap suspects".to_owned()),
+        "{all:?}"
+    );
+    for name in all {
         for width in [60, 80, 200] {
-            let mut command = folder.command(line);
+            let line = format!("{name} --help");
+            let mut command = folder.command(&line);
             let output = command
                 .env("COLUMNS", width.to_string())
                 .output()
@@ -59,7 +69,7 @@ fn help_fits_the_terminal() {
             let text = printed(&output);
             let long = text
                 .lines()
-                .filter(|line| line.chars().count() > width.max(100));
+                .filter(|line| line.chars().count() > width.min(100));
             assert_eq!(
                 long.collect::<Vec<_>>(),
                 Vec::<&str>::new(),

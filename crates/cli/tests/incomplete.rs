@@ -4,7 +4,7 @@ use crate::{Folder, error_text, printed};
 
 const SCRIPT: &str =
     "alloc a 4000000 at main:3; stopped 1500000 42 could not write the capture: disk full";
-const SENTENCE: &str = "process 4711 (job.py): the capture is incomplete: recording stopped after 1.5 s \
+const SENTENCE: &str = "process 4711 (job.py): the capture is incomplete: recording stopped after 1.50 s \
                         (could not write the capture: disk full), and 42 events were dropped from then until the \
                         process ended";
 

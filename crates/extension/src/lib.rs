@@ -32,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DEFAULT_SAMPLE_BYTES", DEFAULT_SAMPLE_BYTES)?;
     module.add_function(wrap_pyfunction!(recording::start, module)?)?;
     module.add_function(wrap_pyfunction!(recording::redact_command, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::announce_exec, module)?)?;
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
     module.add_function(wrap_pyfunction!(recording::change_mode, module)?)?;

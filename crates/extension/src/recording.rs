@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
+use heaptide_agent::host::exec;
 use heaptide_agent::record::threads;
 use heaptide_agent::session;
 use heaptide_agent::session::config::{Config, Program};
@@ -134,6 +135,12 @@ pub fn redact_command(
     secrets: Vec<String>,
 ) -> Vec<String> {
     Redaction::new(&patterns, &secrets).command(words)
+}
+
+/// Sets the line that is printed when the program replaces itself by another one: the text before and after its name.
+#[pyfunction]
+pub fn announce_exec(before: Text, after: Text) {
+    exec::announce(&before.0, &after.0);
 }
 
 /// Stops the recording. Returns the capture's path and whether it is incomplete, or `None` if none was running.

@@ -105,6 +105,22 @@ pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
+/// A number of allocations, blocks or objects in groups of three digits: `407,109`. Pages do the same.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    if is_layout(Layout::Memray) {
+        return digits;
+    }
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// `part` of `whole` in percent; 0 if `whole` is 0.
 pub fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 {
@@ -132,6 +148,25 @@ pub fn change_percent(before: u64, change: i64) -> String {
             let sign = if change < 0 { "-" } else { "+" };
             let share = percentage(percent(change.unsigned_abs(), before));
             format!("{sign}{share}")
+        }
+    }
+}
+
+/// A duration: `9 µs`, `1.5 ms`, `12 ms`, `1.53 s`, `1:40 min`, `1:02:03 h`. Pages do the same, in `web/src/model/format.ts`.
+pub fn duration(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 s".to_owned(),
+        s if s < 0.001 => format!("{:.0} µs", (s * 1e6).max(1.0)),
+        s if s < 0.01 => format!("{:.1} ms", s * 1e3),
+        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
+        s if s < 10.0 => format!("{s:.2} s"),
+        s if s < 100.0 => format!("{s:.1} s"),
+        s => {
+            let (minutes, rest) = (s as u64 / 60, s as u64 % 60);
+            match minutes {
+                0..60 => format!("{minutes}:{rest:02} min"),
+                _ => format!("{}:{:02}:{rest:02} h", minutes / 60, minutes % 60),
+            }
         }
     }
 }
@@ -205,11 +240,41 @@ mod tests {
     }
 
     #[test]
+    fn counts_have_groups_of_three_digits() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1_500, "1,500"),
+            (1_234_567, "1,234,567"),
+        ] {
+            assert_eq!(count(number), text);
+        }
+    }
+
+    #[test]
     fn memray_sizes_have_three_decimals() {
         assert_eq!(memray_size(0.0), "0.000B");
         assert_eq!(memray_size(999.0), "999.000B");
         assert_eq!(memray_size(41_810_000.0), "41.810MB");
         assert_eq!(memray_size(u64::MAX as f64), "18446.744PB");
+    }
+
+    #[test]
+    fn durations_have_a_unit_that_fits() {
+        // The same values as in web/test/format.test.ts.
+        for (seconds, text) in [
+            (0.0, "0 s"),
+            (0.000_000_2, "1 µs"),
+            (0.000_009, "9 µs"),
+            (0.0015, "1.5 ms"),
+            (0.012, "12 ms"),
+            (1.53, "1.53 s"),
+            (12.34, "12.3 s"),
+            (100.9, "1:40 min"),
+            (3723.0, "1:02:03 h"),
+        ] {
+            assert_eq!(duration(seconds), text);
+        }
     }
 
     #[test]

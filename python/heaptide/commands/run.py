@@ -133,6 +133,10 @@ def _start_recording(plan: Plan) -> int:
         )
         if warning is not None:
             say(f"{warning}; Python stacks are left out of the capture")
+        if not plan["quiet"]:
+            is_followed = plan["options"]["follow_fork"]
+            rest = "" if is_followed else ", which is not recorded: record it with --follow-fork"
+            _native.announce_exec(f"recorded into {output}, until the program replaced itself with", rest)
         if any(name in os.environ for name in _ACT_AT):
             _native.unrecorded(contained(_watch_pressure))
         if plan["options"]["follow_fork"]:

@@ -170,6 +170,31 @@ def test_summary_mentions_no_children_if_there_were_none(tmp_path: Path) -> None
     assert "child process" not in run(tmp_path, "-o", "job.tide", "-c", code).stderr
 
 
+EXEC = """
+import os, sys
+for name in ("execv", "execvp"):
+    try:
+        getattr(os, name)("no-such-program", ["no-such-program"])
+    except FileNotFoundError:
+        pass
+if os.fork() == 0:
+    os.execv(sys.executable, [sys.executable, "-c", ""])
+os.wait()
+os.execv(sys.executable, [sys.executable, "-c", "print('replaced')"])
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["--follow-fork"], ["-q"]])
+def test_program_that_replaces_itself_is_reported_once(tmp_path: Path, options: list[str]) -> None:
+    write(tmp_path / "job.py", EXEC)
+    done = run(tmp_path, "-o", "job.tide", *options, "job.py")
+    assert (done.returncode, done.stdout) == (0, "replaced\n")
+    said = [line for line in messages(done) if "replaced itself" in line]
+    line = f"recorded into job.tide, until the program replaced itself with {sys.executable}"
+    rest = "" if options else ", which is not recorded: record it with --follow-fork"
+    assert said == ([] if "-q" in options else [line + rest])
+
+
 def test_paths_are_relative_to_the_users_folder(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     lines = messages(run(tmp_path, "-o", "out/job.tide", "-c", "import os; os.chdir('/')"))

@@ -44,8 +44,8 @@ def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None
     assert "limit 273 MB" in words
     assert "slope +8.39 MB/s" in words
     # Functions of the same name are shown with their modules.
-    assert "a.load 4.000s" in words
-    assert "b.load 1.500s" in words
+    assert "a.load 4.00 s" in words
+    assert "b.load 1.50 s" in words
     assert "reaches the limit of 273 MB in 10.0 s" in words
     curves = [
         element for element in tree.iter("{http://www.w3.org/2000/svg}polyline") if "data-series" in element.attrib
@@ -56,11 +56,11 @@ def test_svg_holds_curve_peak_limit_functions_and_forecast(rising: Path) -> None
 @pytest.mark.parametrize(
     ("sizes", "ending", "expected"),
     [
-        ([100 + n for n in range(100)], "", "at this rate the program reaches the limit of 273 MB in 6.1 s"),
+        ([100 + n for n in range(100)], "", "at this rate the program reaches the limit of 273 MB in 6.10 s"),
         (
             [100 + n for n in range(100)],
             "over 9.9 exit 0",
-            "at this rate the program would have reached the limit of 273 MB 6.1 s later",
+            "at this rate the program would have reached the limit of 273 MB 6.10 s later",
         ),
         ([100 + n for n in range(100)], "oom 1\nover 9.9 signal 9", None),
         ([100] * 100, "", None),
@@ -119,13 +119,13 @@ def test_page_allows_only_its_own_script_and_has_the_curves(rising: Path) -> Non
 
 def test_terminal_chart_has_functions_windows_and_titles(rising: Path) -> None:
     whole = heaptide("plot", rising).stdout
-    assert re.search(r"├a\.load 4\.000s", whole)
+    assert re.search(r"├a\.load 4\.00 s", whole)
     flames = heaptide("plot", "-f", rising).stdout.splitlines()
     outer, inner = (next(n for n, line in enumerate(flames) if name in line) for name in ("a.load", "b.load"))
     assert inner == outer + 1
     part = heaptide("plot", "-w", "2,4", "-t", "only a part", rising).stdout
     assert part.startswith("only a part\n")
-    assert "peak 138 MB at 4.0 s" in part
+    assert "peak 138 MB at 4.00 s" in part
     saved = plot(rising, "x.txt").read_text()
     assert saved == whole
 

@@ -161,9 +161,9 @@ def test_nodes_are_aligned_in_time_and_summed(tmp_path: Path) -> None:
     chart = heaptide("plot", node("n1", 1000.0, 100.0), node("n2", 1002.0, 50.0)).stdout
     assert "sum of 2" in chart
     assert "n1.dat" in chart
-    assert "peak 157 MB at 2.0 s" in chart
+    assert "peak 157 MB at 2.00 s" in chart
     # Runs on different days have no sum, and each starts at zero.
     two_nodes = heaptide("plot", tmp_path / "n1.dat", node("n3", 90_000.0, 50.0)).stdout
     assert "sum of" not in two_nodes
     assert "do not overlap in time" in two_nodes
-    assert "peak 105 MB at 0.0 s" in two_nodes
+    assert "peak 105 MB at 0 s" in two_nodes

@@ -1,6 +1,6 @@
 /** Shared by all charts: axes, fonts and colours; seconds on the x axis, bytes on the y axis. */
 import uPlot from 'uplot';
-import { bytes, duration } from '../model/format.ts';
+import { axisTimes, bytes, duration } from '../model/format.ts';
 
 export type Colour = (name: string) => string;
 export type Values = (number | null)[];
@@ -38,7 +38,7 @@ export function plotOptions(
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: false, range: [0, range.seconds || 1e-3] }, y: { range: [0, range.bytes * 1.15] } },
     axes: [
-      { ...axis, size: 26, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : duration(at * 1e9))) },
+      { ...axis, size: 26, values: (_, splits) => axisTimes(splits) },
       { ...axis, size: 62, space: 28, values: (_, splits) => splits.map((at) => (at === 0 ? '0' : bytes(at))) },
     ],
     series: [

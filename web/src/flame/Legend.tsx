@@ -40,6 +40,7 @@ export function Legend({ graph }: { graph: GraphState }) {
   const pattern = (name: string) => `\\s${name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$`;
   return (
     <footer class="legend">
+      {shown.length > 0 && <span title="The innermost package of each stack; the standard library counts for its caller">allocated for</span>}
       <Group className="modules" label="Colours of modules">
       {shown.map((colourClass) => (
         <button

@@ -92,9 +92,8 @@ export interface JobsData {
   };
 }
 
-/** Formats a duration; jobs may take microseconds. */
 export function time(seconds: number): string {
-  return seconds > 0 && seconds < 0.001 ? `${Math.max(1, Math.round(seconds * 1e6))} µs` : duration(seconds * 1e9);
+  return duration(seconds * 1e9);
 }
 
 /** Formats a memory limit in the unit that container platforms use. */

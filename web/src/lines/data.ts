@@ -41,6 +41,13 @@ export function totalOf({ columns }: LinesData, table: Table, index: number): nu
   return column.total === 'sum' ? values.reduce((all, value) => all + value, 0) : Math.max(...values);
 }
 
+/** Formats a total; one that is not a sum says so. */
+export function totalText(data: LinesData, table: Table, index: number): string {
+  const column = data.columns[index]!;
+  const text = cellText(column, totalOf(data, table, index));
+  return column.total === 'most' && text !== '' ? `max ${text}` : text;
+}
+
 /** Returns the totals of the page. Lines of one function may call another, so sizes of functions are not added. */
 export function figuresOf(data: LinesData): Figure[] {
   const { tables, columns } = data;

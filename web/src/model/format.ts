@@ -49,15 +49,32 @@ export function percent(part: number, all: number): string {
   return `${value.toFixed(isWhole ? 0 : value >= 0.995 ? 1 : 2)}%`;
 }
 
+/** Formats a duration: `9 µs`, `1.5 ms`, `12 ms`, `1.53 s`, `1:02:03 h`. */
 export function duration(ns: number): string {
   const seconds = ns / 1e9;
   if (seconds === 0) return '0 s';
+  if (seconds < 0.001) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
   if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
+  return clock(seconds, seconds);
+}
+
+/** Formats in minutes or hours, whichever suits the longest time beside it. */
+function clock(seconds: number, longest: number): string {
   const minutes = Math.floor(seconds / 60);
   const two = (value: number) => String(Math.floor(value)).padStart(2, '0');
-  if (minutes < 60) return `${minutes}:${two(seconds % 60)} min`;
+  if (longest < 3600) return `${minutes}:${two(seconds % 60)} min`;
   return `${Math.floor(minutes / 60)}:${two(minutes % 60)}:${two(seconds % 60)} h`;
+}
+
+/** Formats the times of an axis, all in one unit and with the same decimals: `0.50 s`, `1.00 s`. */
+export function axisTimes(seconds: readonly number[]): string[] {
+  const longest = seconds.at(-1) ?? 0;
+  if (longest >= 100) return seconds.map((at) => (at === 0 ? '0' : clock(at, longest)));
+  const [unit, factor] = longest >= 1 ? ['s', 1] : longest >= 1e-3 ? ['ms', 1e3] : ['µs', 1e6];
+  const isExact = (decimals: number) => seconds.every((at) => Math.abs(at * factor - Number((at * factor).toFixed(decimals))) < 1e-9);
+  const decimals = [0, 1, 2].find(isExact) ?? 3;
+  return seconds.map((at) => (at === 0 ? '0' : `${(at * factor).toFixed(decimals)} ${unit}`));
 }
 
 export function plural(n: number, one: string, many = `${one}s`): string {

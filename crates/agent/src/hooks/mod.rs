@@ -24,7 +24,7 @@ use heaptide_capture::Allocator;
 use heaptide_capture::Mode;
 
 use crate::cpython::Symbols;
-use crate::host::{bus_error, signals};
+use crate::host::{bus_error, exec, signals};
 use crate::session::error::StartError;
 use crate::{arenas, jobs, libraries, session};
 
@@ -32,13 +32,15 @@ pub use self::events::{record_allocation, record_release};
 
 /// The type of `void *`.
 type Pointer = *mut c_void;
+/// The type of `char *const *`.
+type Words = *const *const c_char;
 type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 
 /// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
 ///
 /// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the same
 /// name, compiled for each mode. `other` functions record nothing and have one hook: these hooks detect loaded and closed
-/// libraries, and keep Heaptide's handler of SIGBUS installed.
+/// libraries, keep Heaptide's handler of SIGBUS installed, and report exec.
 macro_rules! hooks {
     (
         memory { $($name:ident: $type:ty = [$($allocator:ident),*] $(by library $is_64:literal)?;)* }
@@ -124,6 +126,8 @@ hooks! {
         signal: extern "C" fn(c_int, usize) -> usize = bus_error::signal;
         pthread_sigmask: signals::ChangeMask = signals::pthread_sigmask;
         sigprocmask: signals::ChangeMask = signals::sigprocmask;
+        execv: extern "C" fn(*const c_char, Words) -> c_int = exec::execv;
+        execve: extern "C" fn(*const c_char, Words, Words) -> c_int = exec::execve;
     }
 }
 

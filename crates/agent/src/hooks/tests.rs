@@ -6,13 +6,15 @@ use std::path::{Path, PathBuf};
 use super::*;
 
 /// The functions that record nothing.
-const OTHERS: [&str; 6] = [
+const OTHERS: [&str; 8] = [
     "dlsym",
     "dlclose",
     "sigaction",
     "signal",
     "pthread_sigmask",
     "sigprocmask",
+    "execv",
+    "execve",
 ];
 
 fn names() -> Vec<&'static str> {

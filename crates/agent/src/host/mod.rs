@@ -1,6 +1,7 @@
 //! The operating system and the C library as the agent uses them, and the resources that belong to Heaptide itself.
 
 pub(crate) mod bus_error;
+pub mod exec;
 pub(crate) mod ledger;
 pub mod libc_heap;
 pub(crate) mod locks;

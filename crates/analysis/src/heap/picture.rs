@@ -254,7 +254,15 @@ impl Picture {
                     PLAIN_DICT => "dict",
                     kind => kind,
                 };
-                let mut lines = vec![kind.to_owned(), heap.sample(object)];
+                let mut lines = vec![kind.to_owned()];
+                // Heapy writes a length as `*3`, which says nothing either.
+                let sample = heap.sample(object);
+                match sample.split_once('*') {
+                    Some((address, n_items)) if address.starts_with("0x") => {
+                        lines.extend([address.to_owned(), format!("{n_items} items")]);
+                    }
+                    _ => lines.push(sample),
+                }
                 if let Some(root) = heap.root_of(object) {
                     lines.push(labels::root(&heap.snapshot, root));
                 }

@@ -9,6 +9,7 @@ use heaptide_report::text::controls::escape;
 use crate::Outcome;
 use crate::commands::GROUPS;
 use crate::exit;
+use crate::invocation::fit;
 use crate::options::layout;
 use crate::output::color;
 
@@ -39,8 +40,6 @@ const TEMPLATE: &str = "\
 Options:
 {options}";
 
-/// Longer lines are hard to read.
-const MAX_WIDTH: usize = 100;
 const NAME_CELLS: usize = 13;
 
 /// Returns the command without its subcommands.
@@ -51,7 +50,6 @@ pub(crate) fn root() -> Command {
         .long_about(LONG_ABOUT)
         .after_help(format!("{}{EXAMPLES}", grouped()))
         .help_template(TEMPLATE)
-        .max_term_width(MAX_WIDTH)
         .subcommand_required(true)
         .arg_required_else_help(true)
         .arg(color::argument())
@@ -75,7 +73,7 @@ fn grouped() -> String {
 
 /// Prints a parse error. Help and version succeed; anything else is invalid usage.
 pub(crate) fn explain(error: &clap::Error) -> Outcome {
-    let text = in_plain_words(&error.render().to_string());
+    let text = fit::usage(&in_plain_words(&error.render().to_string()));
     let text = escape(&text);
     // A closed output is not an error.
     let _ = if error.use_stderr() {

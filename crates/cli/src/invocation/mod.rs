@@ -4,5 +4,6 @@
 pub(crate) mod command_line;
 pub(crate) mod command_schema;
 pub(crate) mod examples;
+pub(crate) mod fit;
 pub(crate) mod help;
 pub(crate) mod reinvoke;

@@ -16,6 +16,13 @@ pub(crate) const CAPTURE: &str = "capture";
 pub(crate) const PROGRAM_HELP: &str =
     "Arguments after the script, module or code go to the program. Its exit code is unchanged.";
 
+/// The usage of a command that runs a program.
+pub(crate) fn program_usage(name: &str) -> String {
+    let programs = ["(SCRIPT | -)", "-m MODULE", "-c CODE"];
+    let lines = programs.map(|program| format!("heaptide {name} [OPTIONS] {program} [ARGS]..."));
+    lines.join("\n       ")
+}
+
 /// `--NAME`
 pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name)

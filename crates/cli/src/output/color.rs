@@ -17,6 +17,8 @@ pub(crate) fn argument() -> Arg {
         .value_name("WHEN")
         .value_parser(CHOICES)
         .global(true)
+        // Before `--help`, which is the last one.
+        .display_order(998)
         .help("colours: auto (in a terminal), always or never [default: auto]")
         .hide_possible_values(true)
 }

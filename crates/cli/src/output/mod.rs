@@ -142,18 +142,10 @@ impl Output {
 
     /// Returns columns and lines, from the environment or the terminal; `None` if unlimited.
     pub(crate) fn size(&self) -> (Option<usize>, Option<usize>) {
-        let named = |name: &str| {
-            let number = std::env::var(name).ok()?.parse::<usize>().ok()?;
-            (number > 0).then_some(number)
-        };
-        let terminal = if self.is_terminal() {
-            terminal_size::terminal_size()
-        } else {
-            None
-        };
-        let columns = named("COLUMNS").or(terminal.map(|(width, _)| usize::from(width.0)));
-        let lines = named("LINES").or(terminal.map(|(_, height)| usize::from(height.0)));
-        (columns, lines)
+        match self.is_terminal() {
+            true => terminal_size(),
+            false => (number("COLUMNS"), number("LINES")),
+        }
     }
 
     pub(crate) fn write(
@@ -182,6 +174,19 @@ impl Output {
             None => Failure::writing("standard output", error),
         }
     }
+}
+
+/// Returns columns and lines, from the environment or a terminal that this process has; `None` if there is none.
+pub(crate) fn terminal_size() -> (Option<usize>, Option<usize>) {
+    let terminal = terminal_size::terminal_size();
+    let columns = number("COLUMNS").or(terminal.map(|(width, _)| usize::from(width.0)));
+    let lines = number("LINES").or(terminal.map(|(_, height)| usize::from(height.0)));
+    (columns, lines)
+}
+
+fn number(variable: &str) -> Option<usize> {
+    let number = std::env::var(variable).ok()?.parse::<usize>().ok()?;
+    (number > 0).then_some(number)
 }
 
 /// The style of standard output, as [`color`] decides.

@@ -39,7 +39,7 @@ impl Progress {
         // Errors are ignored: the bar is optional.
         let _ = write!(
             std::io::stderr(),
-            "\r{} {full}{rest} {percent:3} %",
+            "\r{} {full}{rest} {percent:3}%",
             self.what
         );
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use heaptide_analysis::Measure;
 use heaptide_analysis::model::{NodeContent, PeakMoment, Tree};
 use heaptide_report::text::{notes, shorten};
-use heaptide_report::units::{percent, percentage, size};
+use heaptide_report::units::{count, percent, percentage, size};
 use ratatui::Frame;
 use ratatui::crossterm::event::KeyCode;
 use ratatui::layout::Rect;
@@ -265,10 +265,10 @@ impl TreeView<'_> {
     }
 }
 
-fn allocations(count: u64) -> String {
-    match count {
+fn allocations(number: u64) -> String {
+    match number {
         1 => "one allocation".to_owned(),
-        n => format!("{n} allocations"),
+        n => format!("{} allocations", count(n)),
     }
 }
 

@@ -64,7 +64,7 @@ impl BoxRole {
     /// The meaning of the colour for the legend; objects and notes need none.
     fn legend(self) -> Option<&'static str> {
         match self {
-            BoxRole::Start => Some("asked for"),
+            BoxRole::Start => Some("selected"),
             BoxRole::Module => Some("module"),
             BoxRole::Frame => Some("frame"),
             BoxRole::Highlight => Some("highlighted"),

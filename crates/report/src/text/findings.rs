@@ -3,7 +3,7 @@
 use heaptide_analysis::model::{Finding, Ledger, Sentence, SentenceValue};
 
 use super::stats::location;
-use crate::units::{percentage, size};
+use crate::units::{count, duration, percentage, size};
 
 /// The evidence of a finding. If the finding has no line of user code, the line that called its location is added.
 pub fn evidence(finding: &Finding) -> Vec<String> {
@@ -19,8 +19,8 @@ pub fn sentence(sentence: &Sentence) -> String {
     for (part, value) in parts.zip(&sentence.values) {
         text += &match value {
             SentenceValue::Bytes(bytes) => size(*bytes),
-            SentenceValue::Blocks(count) => blocks(*count),
-            SentenceValue::Count(count) => count.to_string(),
+            SentenceValue::Blocks(number) => blocks(*number),
+            SentenceValue::Count(number) => count(*number),
             SentenceValue::Process(name) => name.clone(),
             SentenceValue::Percent(part, whole) if *whole > 0.0 => percentage(part * 100.0 / whole),
             SentenceValue::Percent(..) => "0%".to_owned(),
@@ -55,22 +55,17 @@ pub fn ledger_rows(it: &Ledger) -> Vec<(&'static str, u64)> {
 }
 
 /// A number of blocks in a sentence.
-pub fn blocks(count: u64) -> String {
-    match count {
+pub fn blocks(number: u64) -> String {
+    match number {
         1 => "one block".to_owned(),
-        n => format!("{n} blocks"),
+        n => format!("{} blocks", count(n)),
     }
 }
 
-/// A duration in a suitable unit.
+/// A duration that was measured in milliseconds.
 pub fn seconds(ns: u64) -> String {
-    let seconds = ns as f64 / 1e9;
     match ns {
         0..1_000_000 => "less than a millisecond".to_owned(),
-        1_000_000..10_000_000 => format!("{:.1} ms", seconds * 1e3),
-        10_000_000..1_000_000_000 => format!("{:.0} ms", seconds * 1e3),
-        1_000_000_000..120_000_000_000 => format!("{seconds:.1} s"),
-        120_000_000_000..7_200_000_000_000 => format!("{:.1} minutes", seconds / 60.0),
-        _ => format!("{:.1} hours", seconds / 3600.0),
+        _ => duration(ns as f64 / 1e9),
     }
 }

@@ -7,7 +7,7 @@ use heaptide_capture::Outcome;
 
 use super::Style;
 use super::table::{FirstColumn, Row, Table};
-use crate::units::{binary_size, signed_size, size};
+use crate::units::{binary_size, duration, signed_size, size};
 
 pub struct Options<'a> {
     pub max_rows: usize,
@@ -111,7 +111,8 @@ fn line(row: &JobRow, options: &Options) -> Row {
         format!("{}{running}", row.n_runs),
         row.n(Outcome::Failed).to_string(),
         row.n(Outcome::Killed).to_string(),
-        row.seconds.map_or("-".to_owned(), |time| seconds(time.p50)),
+        row.seconds
+            .map_or("-".to_owned(), |time| duration(time.p50)),
         peak(row.peak.map(|peak| peak.p50)),
         peak(row.peak.map(|peak| peak.p95)),
         peak(row.peak.map(|peak| peak.max)),
@@ -137,16 +138,6 @@ fn confidence(value: f64) -> String {
     match value {
         value if value >= 0.9995 => ">99.9%".to_owned(),
         value => format!("{:.1}%", value * 100.0),
-    }
-}
-
-/// A duration with its unit.
-pub(crate) fn seconds(seconds: f64) -> String {
-    match seconds {
-        s if s < 0.001 => format!("{:.0}µs", s * 1e6),
-        s if s < 1.0 => format!("{:.1}ms", s * 1e3),
-        s if s < 100.0 => format!("{s:.2}s"),
-        s => format!("{s:.0}s"),
     }
 }
 

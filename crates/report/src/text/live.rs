@@ -6,6 +6,7 @@ use heaptide_analysis::model::Live;
 use heaptide_analysis::model::live::{LiveChoice, LiveOrder};
 
 use super::Style;
+use super::findings::blocks;
 use super::notes::{arenas, missing_rest};
 use super::table::{FirstColumn, Row, Table};
 use crate::shell;
@@ -36,8 +37,8 @@ pub fn live(out: &mut dyn Write, live: &Live, options: &Options) -> io::Result<(
     if options.choice.jobs.is_some() {
         let rows = live.job_rows(&options.choice, options.order);
         let bytes = rows.iter().map(|row| row.total_bytes).sum();
-        let count: u64 = rows.iter().map(|row| row.count).sum();
-        writeln!(out, "chosen jobs: {} in {count} blocks", size(bytes))?;
+        let n_blocks = rows.iter().map(|row| row.count).sum();
+        writeln!(out, "chosen jobs: {} in {}", size(bytes), blocks(n_blocks))?;
     }
     let (titles, rows) = match options.by_job {
         true => jobs(live, options),
@@ -105,9 +106,9 @@ pub fn headline(live: &Live, state: &str) -> String {
 /// The sizes of the heap and the process.
 pub fn sums(live: &Live) -> String {
     let mut text = format!(
-        "heap {} in {} blocks, at most {}",
+        "heap {} in {}, at most {}",
         size(live.heap_bytes),
-        live.n_blocks,
+        blocks(live.n_blocks),
         size(live.peak_bytes)
     );
     if let Some(bytes) = live.resident_bytes {

@@ -8,7 +8,7 @@ use heaptide_capture::Lost;
 
 use super::findings::seconds;
 use super::mode::modes;
-use crate::units::{binary_size, percent, size};
+use crate::units::{binary_size, count, percent, size};
 
 /// Notes that every report must print before its numbers: captures whose recording failed before the end.
 pub fn incomplete(quality: &Quality) -> Vec<String> {
@@ -38,7 +38,7 @@ pub fn incomplete_jobs(runs: &JobRuns, worker: &dyn Fn(u32) -> String) -> Vec<St
 pub fn missing_rest(stopped: &Stopped, until: &str) -> String {
     let dropped = match stopped.n_dropped {
         1 => "one event was dropped".to_owned(),
-        n => format!("{n} events were dropped"),
+        n => format!("{} events were dropped", count(n)),
     };
     format!(
         "the capture is incomplete: recording stopped after {} ({}), and {dropped} {until}",
@@ -122,7 +122,7 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
         notes.push(format!(
             "{} blocks were allocated at the address of a live block; some frees were not recorded, so the peak may \
              include up to that many freed blocks",
-            quality.n_overlaps
+            count(quality.n_overlaps)
         ));
     }
     notes
@@ -264,7 +264,10 @@ pub fn asides(quality: &Quality) -> Vec<String> {
     if quality.n_unknown_frees > 0 {
         notes.push(match quality.n_unknown_frees {
             1 => "one free of a block allocated before recording began".to_owned(),
-            n => format!("{n} frees of blocks allocated before recording began"),
+            n => format!(
+                "{} frees of blocks allocated before recording began",
+                count(n)
+            ),
         });
     }
     let processes = quality.processes.iter();
@@ -274,11 +277,12 @@ pub fn asides(quality: &Quality) -> Vec<String> {
     match not_ended.as_slice() {
         [] => {}
         [one] => notes.push(format!(
-            "process {one} did not end its recording: it was killed, called os._exit(), or is still running"
+            "process {one} did not end its recording: it was killed, called os._exit(), replaced itself with another program, or \
+             is still running"
         )),
         [first, .., last] => notes.push(format!(
-            "{} processes, {first} to {last}, did not end their recordings: they were killed, called os._exit(), or are \
-             still running",
+            "{} processes, {first} to {last}, did not end their recordings: they were killed, called os._exit(), replaced \
+             themselves with other programs, or are still running",
             not_ended.len()
         )),
     }

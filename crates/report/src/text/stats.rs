@@ -10,7 +10,7 @@ use heaptide_tally::Amount;
 use super::findings::{blocks, evidence, ledger_rows, seconds, sentence};
 use super::shorten::wrap;
 use super::{Style, notes};
-use crate::units::size;
+use crate::units::{count, size};
 
 const BAR_CELLS: u64 = 25;
 const SIZE_CELLS: usize = 9;
@@ -42,16 +42,16 @@ pub fn stats(
             text
         }
     };
-    page.line(&total(stats.n_allocations.to_string()))?;
+    page.line(&total(count(stats.n_allocations)))?;
     page.heading("📦", "Total memory allocated:")?;
     page.line(&total(size(stats.total_bytes)))?;
     let peak = notes::peak_heading(&stats.quality).map_or(String::new(), |it| format!(" ({it})"));
     page.heading("📈", &format!("Peak memory usage{peak}:"))?;
     page.line(&size(stats.peak_bytes))?;
     match stats.leaked {
-        Some((bytes, count)) => {
+        Some((bytes, number)) => {
             page.heading("💧", "Leaked memory (alive at the end):")?;
-            page.line(&format!("{} in {}", size(bytes), blocks(count)))?;
+            page.line(&format!("{} in {}", size(bytes), blocks(number)))?;
         }
         None => {
             page.heading("📊", "Histogram of allocation size:")?;
@@ -62,8 +62,8 @@ pub fn stats(
         }
     }
     page.heading("📂", "Allocator type distribution:")?;
-    for (allocator, count) in &stats.allocators {
-        page.line(&format!(" {}: {count}", allocator.name()))?;
+    for &(allocator, number) in &stats.allocators {
+        page.line(&format!(" {}: {}", allocator.name(), count(number)))?;
     }
     let (largest, allocating) = match stats.leaked {
         Some(_) => ("leaking locations", "leaking modules"),
@@ -80,7 +80,7 @@ pub fn stats(
     )?;
     for sum in &stats.top_by_count {
         let at = location(sum.location.as_ref());
-        page.line(&format!("- {at} -> {}", sum.count))?;
+        page.line(&format!("- {at} -> {}", count(sum.count)))?;
     }
     for (modules, by) in [
         (&stats.modules_by_size, "by size"),
@@ -94,7 +94,8 @@ pub fn stats(
             let bytes = size(sum.bytes);
             page.line(&format!(
                 "- {}: {bytes} total | {} allocations",
-                sum.module, sum.count
+                sum.module,
+                count(sum.count)
             ))?;
         }
     }
@@ -178,15 +179,15 @@ impl Page<'_> {
                 1 => "1 job".to_owned(),
                 n => format!("{n} jobs"),
             };
-            let count = |n: u64, what: &str| match n {
+            let counted = |n: u64, what: &str| match n {
                 0 => String::new(),
                 n => format!(", {n} {what}"),
             };
             self.line(&format!(
                 "- {} ({n_jobs}{}{}): peak {}, retained {}, allocated {}, retained now {}",
                 job.name,
-                count(job.n_failed, "failed"),
-                count(job.n_running, "running"),
+                counted(job.n_failed, "failed"),
+                counted(job.n_running, "running"),
                 with_error(job.peak),
                 with_error(job.retained),
                 with_error(job.allocated),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use heaptide_analysis::model::{NodeContent, Tree, TreeNode};
 
 use super::{Style, notes};
-use crate::units::{percent, percentage, size};
+use crate::units::{count, percent, percentage, size};
 
 pub fn tree(out: &mut dyn Write, tree: &Tree, style: Style) -> io::Result<()> {
     for note in notes::incomplete(&tree.quality) {
@@ -49,7 +49,7 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
         }
         NodeContent::Elided { n_locations } => format!(
             "{} allocations from {n_locations} locations below the configured threshold",
-            node.count
+            count(node.count)
         ),
     };
     format!("{sign} {amount} {what}")

@@ -3,7 +3,7 @@
 use heaptide_analysis::model::chart::{Bracket, Chart, ChartNote, Series, SeriesRole};
 
 use crate::text::findings::seconds;
-use crate::units::{Layout, chart_size, is_layout};
+use crate::units::{Layout, chart_size, duration, is_layout};
 
 /// A line of the legend.
 pub fn label(series: &Series) -> String {
@@ -44,11 +44,12 @@ pub fn limit(bytes: u64) -> String {
 }
 
 pub fn call(bracket: &Bracket) -> String {
-    format!(
-        "{} {:.3}s",
-        bracket.function,
-        bracket.end.0 - bracket.begin.0
-    )
+    let seconds = bracket.end.0 - bracket.begin.0;
+    let time = match is_layout(Layout::Mprof) {
+        true => format!("{seconds:.3}s"),
+        false => duration(seconds),
+    };
+    format!("{} {time}", bracket.function)
 }
 
 pub fn backend(chart: &Chart) -> &'static str {
@@ -73,13 +74,13 @@ pub fn note(note: &ChartNote) -> String {
             limit,
             has_ended,
         } => {
-            let (limit, duration) = (chart_size(limit), duration(seconds));
+            let (limit, time) = (chart_size(limit), estimate(seconds));
             if has_ended {
                 format!(
-                    "at this rate the program would have reached the limit of {limit} {duration} later"
+                    "at this rate the program would have reached the limit of {limit} {time} later"
                 )
             } else {
-                format!("at this rate the program reaches the limit of {limit} in {duration}")
+                format!("at this rate the program reaches the limit of {limit} in {time}")
             }
         }
         ChartNote::LimitFarAway { limit, peak } => format!(
@@ -108,12 +109,13 @@ pub fn note(note: &ChartNote) -> String {
     }
 }
 
-pub fn duration(seconds: f64) -> String {
+/// A time that is only known roughly.
+fn estimate(seconds: f64) -> String {
     match seconds {
-        seconds if seconds < 120.0 => format!("{seconds:.1} s"),
-        seconds if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
-        seconds if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
-        seconds => format!("{:.1} days", seconds / 86_400.0),
+        seconds if seconds < 120.0 => duration(seconds),
+        seconds if seconds < 7200.0 => format!("{:.0} min", seconds / 60.0),
+        seconds if seconds < 172_800.0 => format!("{:.0} h", seconds / 3600.0),
+        seconds => format!("{:.0} days", seconds / 86_400.0),
     }
 }
 

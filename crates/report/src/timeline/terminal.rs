@@ -411,8 +411,8 @@ mod tests {
         let text = drawn(&chart, Style::Plain);
         let rows: Vec<&str> = text.lines().filter(|line| line.contains('├')).collect();
         assert_eq!(rows.len(), 2, "{text}");
-        assert!(rows[0].contains("load 5.000s") && rows[0].contains("next 3.000s"));
-        assert!(rows[1].contains("inner 3.000s"));
+        assert!(rows[0].contains("load 5.00 s") && rows[0].contains("next 3.00 s"));
+        assert!(rows[1].contains("inner 3.00 s"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surroundings};
-use heaptide_report::{heap_export, object_graph};
+use heaptide_report::{heap_export, object_graph, units};
 
 use super::{file_argument, open, selection};
 use crate::exit::Failure;
@@ -95,7 +95,11 @@ fn title(heap: &Heap, picture: &Picture, n_objects: usize) -> String {
         [kind] => format!(" of type {kind}"),
         _ => String::new(),
     };
-    format!("{} of {n_objects} objects{kind}", starts.count())
+    format!(
+        "{} of {} objects{kind}",
+        starts.count(),
+        units::count(n_objects as u64)
+    )
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {

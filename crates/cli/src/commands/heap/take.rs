@@ -8,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_attach::visit::{self, HeapRequest};
 use heaptide_attach::{Target, shared_folder};
 use heaptide_procfs as procfs;
+use heaptide_report::units;
 use serde_json::json;
 
 use crate::commands::recording::{attach, detach};
@@ -119,7 +120,10 @@ pub(super) fn of_process(matches: &ArgMatches) -> Result<PathBuf, Failure> {
 }
 
 fn report_pause(milliseconds: &str) {
-    message!("the program was paused for {milliseconds} ms");
+    if let Ok(milliseconds) = milliseconds.parse::<f64>() {
+        let pause = units::duration(milliseconds / 1e3);
+        message!("the program was paused for {pause}");
+    }
 }
 
 fn patterns(matches: &ArgMatches) -> impl Iterator<Item = &String> {

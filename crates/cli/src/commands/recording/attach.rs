@@ -155,7 +155,6 @@ struct Started {
 
 fn report_start(recording: &Started, target: &Target, until_detach: bool) {
     let pid = target.pid;
-    let milliseconds = |time: Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
     let VisitResult {
         note, paused, took, ..
     } = &recording.visited;
@@ -165,8 +164,8 @@ fn report_start(recording: &Started, target: &Target, until_detach: bool) {
     message!(
         "recording process {pid} into {}; attaching took {} and paused the process for {}",
         recording.final_path.display(),
-        milliseconds(*took),
-        milliseconds(*paused)
+        units::duration(took.as_secs_f64()),
+        units::duration(paused.as_secs_f64())
     );
     if !recording.is_direct {
         message!(

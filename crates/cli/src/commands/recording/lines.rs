@@ -49,10 +49,10 @@ pub(crate) fn arguments() -> Command {
              With --from: reads a capture of `heaptide run` and shows the bytes that each line allocated, including its \
              callees. Functions need no decorator, and nothing is run.",
         )
-        .override_usage(
-            "heaptide lines [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS]...\n       \
-             heaptide lines --from CAPTURE [--function NAME] [OPTIONS]",
-        )
+        .override_usage(format!(
+            "{}\n       heaptide lines --from CAPTURE [OPTIONS]",
+            arguments::program_usage(NAME)
+        ))
         .after_help(arguments::PROGRAM_HELP)
         .arg(
             Arg::new("precision")

@@ -41,7 +41,10 @@ The program never waits for the viewer. Without a terminal, or with --plain, the
 pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Show the live heap of a running program by function")
-        .override_usage("heaptide live [PORT | FILE | --pid PID | -- SCRIPT [ARGS]...]")
+        .override_usage(
+            "heaptide live [OPTIONS] [PORT | FILE | --pid PID]\n       \
+             heaptide live [OPTIONS] -- SCRIPT [ARGS]...",
+        )
         .after_help(HELP)
         .arg(
             Arg::new("what")

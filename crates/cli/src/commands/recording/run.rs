@@ -42,7 +42,7 @@ pub struct RunPlan {
 pub(crate) fn arguments() -> Command {
     Command::new(NAME)
         .about("Run a program and record every allocation")
-        .override_usage("heaptide run [OPTIONS] (SCRIPT | -m MODULE | -c CODE | -) [ARGS]...")
+        .override_usage(arguments::program_usage(NAME))
         .after_help(arguments::PROGRAM_HELP)
         .args(arguments::capture_file())
         .args(arguments::recording())

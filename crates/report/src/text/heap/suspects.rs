@@ -13,7 +13,7 @@ pub fn suspects(out: &mut dyn Write, heap: &Heap, all: &Suspects) -> io::Result<
     if all.suspects.is_empty() {
         return writeln!(
             out,
-            "No suspects: no object holds a large part of the {} of data.",
+            "No suspects: no object holds a large part of the {} that are not program code.",
             units::size(all.bytes)
         );
     }
@@ -42,8 +42,8 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
             let pile = suspect.piles.first();
             let pile = pile.filter(|pile| 2 * pile.bytes >= suspect.bytes && pile.count > 1);
             let many = match pile {
-                Some(pile) => format!("{} × {}", pile.count, pile.kind),
-                None => format!("{} objects", suspect.n_items),
+                Some(pile) => format!("{} × {}", units::count(pile.count), pile.kind),
+                None => format!("{} objects", units::count(suspect.n_items)),
             };
             let kept = match shape {
                 Shape::Closure => "kept by variables of a function that outlives its call",
@@ -63,7 +63,9 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
                         "{many} in a {kind} keep their tracebacks and the variables of the frames"
                     )
                 }
-                (Shape::Chain, n_links) => format!("{n_links} × {kind} are linked in a chain"),
+                (Shape::Chain, n_links) => {
+                    format!("{} × {kind} are linked in a chain", units::count(n_links))
+                }
                 (Shape::Container | Shape::Interned, 0 | 1) => format!("One {kind} is large"),
                 (Shape::Interned, _) => {
                     format!("{many} accumulate in the table of interned strings")
@@ -74,7 +76,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
             }
         }
     };
-    format!("{what}: {size}, {share}% of the data")
+    format!("{what}: {size}, {share}% of the heap without program code")
 }
 
 /// The holder of the objects, their kinds, and their allocation sites.
@@ -90,7 +92,7 @@ pub fn evidence(heap: &Heap, suspect: &Suspect) -> Vec<String> {
         let label = if at == 0 { "of which" } else { "        " };
         lines.push(format!(
             "{label} {} × {}, {}",
-            pile.count,
+            units::count(pile.count),
             pile.kind,
             units::size(pile.bytes)
         ));
