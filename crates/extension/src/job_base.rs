@@ -15,7 +15,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
 
 use crate::job_marks::{Marks, bytes_of, capture_path};
-use crate::job_steps::JobSteps;
+use crate::job_steps::{EnteredJob, JobSteps};
 use crate::text::Text;
 
 /// `heaptide.jobs.Job`, the class of new jobs.
@@ -467,7 +467,7 @@ impl JobBase {
     /// Return a context manager inside which the calling thread or task works for the running job.
     pub fn entered(slf: &Bound<'_, JobBase>) -> EnteredJob {
         let token = slf.borrow().token.as_ref().map(|it| it.clone_ref(slf.py()));
-        EnteredJob { token, reset: None }
+        EnteredJob::new(token)
     }
 }
 
@@ -479,41 +479,4 @@ fn outcome_of(name: &str) -> PyResult<Outcome> {
         let names = names.join(", ");
         PyValueError::new_err(format!("outcome must be one of {names}, not '{name}'"))
     })
-}
-
-/// Makes a job current until the end of the `with` block.
-#[pyclass]
-pub struct EnteredJob {
-    token: Option<Py<PyBytes>>,
-    reset: Option<Py<PyAny>>,
-}
-
-#[pymethods]
-impl EnteredJob {
-    #[pyo3(name = "__enter__")]
-    pub fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let (Some(token), Some(marks)) = (&self.token, Marks::get(py)) {
-            self.reset = Some(marks.enter(py, token)?);
-        }
-        Ok(())
-    }
-
-    fn __exit__(
-        &mut self,
-        py: Python<'_>,
-        _error_type: Bound<'_, PyAny>,
-        _error: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        self.leave(py)
-    }
-}
-
-impl EnteredJob {
-    pub fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
-        match (self.reset.take(), Marks::get(py)) {
-            (Some(reset), Some(marks)) => marks.leave(py, reset),
-            _ => Ok(()),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! A generator as a job: every step of its body runs as part of the job.
+//! Work for a running job: a block of code, and a generator, every step of whose body runs as part of the job.
 //!
 //! A decorated generator function delegates to this iterator with `yield from`, so it remains a generator function, and
 //! values, exceptions and `close` reach the body. The job is current only while the body runs, not while its consumer does.
@@ -8,9 +8,10 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::iterator::PySendResult;
-use pyo3::types::{PyAny, PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyAny, PyBytes, PyDict, PyIterator, PyTuple};
 
 use crate::job_base::JobBase;
+use crate::job_marks::Marks;
 
 #[pyclass]
 pub struct JobSteps {
@@ -154,4 +155,45 @@ fn send<'py>(
 ) -> PyResult<PySendResult<'py>> {
     // `call` returned what a generator function returns; anything else raises TypeError here.
     generator.cast::<PyIterator>()?.send(value)
+}
+
+/// Makes a job current until the end of the `with` block.
+#[pyclass]
+pub struct EnteredJob {
+    token: Option<Py<PyBytes>>,
+    reset: Option<Py<PyAny>>,
+}
+
+#[pymethods]
+impl EnteredJob {
+    #[pyo3(name = "__enter__")]
+    pub fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let (Some(token), Some(marks)) = (&self.token, Marks::get(py)) {
+            self.reset = Some(marks.enter(py, token)?);
+        }
+        Ok(())
+    }
+
+    fn __exit__(
+        &mut self,
+        py: Python<'_>,
+        _error_type: Bound<'_, PyAny>,
+        _error: Bound<'_, PyAny>,
+        _traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.leave(py)
+    }
+}
+
+impl EnteredJob {
+    pub fn new(token: Option<Py<PyBytes>>) -> EnteredJob {
+        EnteredJob { token, reset: None }
+    }
+
+    pub fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
+        match (self.reset.take(), Marks::get(py)) {
+            (Some(reset), Some(marks)) => marks.leave(py, reset),
+            _ => Ok(()),
+        }
+    }
 }

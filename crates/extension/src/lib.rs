@@ -70,7 +70,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?)?;
     module.add_function(wrap_pyfunction!(job_marks::running_job, module)?)?;
     module.add_class::<job_base::JobBase>()?;
-    module.add_class::<job_base::EnteredJob>()?;
+    module.add_class::<job_steps::EnteredJob>()?;
     module.add_class::<job_steps::JobSteps>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
