@@ -40,6 +40,7 @@ def tools(python: Path, capture: Path) -> dict[str, list[str]]:
         "heaptide-sample": heaptide + ["--sample"],
         "heaptide-aggregate": heaptide + ["--aggregate"],
         "heaptide-native": heaptide + ["--native"],
+        "heaptide-tracer": [str(python), str(HERE / "programs" / "traced.py")],
         "memray": memray,
         "memray-aggregate": memray + ["--aggregate"],
         "memray-objects": memray + ["--trace-python-allocators"],

@@ -1,6 +1,6 @@
 """Signatures of the extension module, which crates/extension implements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextvars import Context, ContextVar
 from os import PathLike
 from types import CodeType, TracebackType
@@ -22,6 +22,7 @@ __all__ = [
     "HeapView",
     "JobBase",
     "JobRest",
+    "JobSteps",
     "LineWatch",
     "MemoryReader",
     "MemorySampler",
@@ -191,9 +192,9 @@ class JobBase:
         self, outcome: str | None = None, error: BaseException | type[BaseException] | str | None = None
     ) -> None: ...
     def run(self, function: Callable[..., _R], /, *args: Any, **kwargs: Any) -> _R: ...
-    def step(self, function: Callable[[Any], _R], argument: object) -> _R: ...
     def another(self) -> Self: ...
     def run_another(self, function: Callable[..., _R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _R: ...
+    def steps(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> JobSteps: ...
     def entered(self) -> EnteredJob: ...
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -206,6 +207,11 @@ class EnteredJob:
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+@final
+class JobSteps(Generator[Any, Any, Any]):
+    def send(self, value: Any) -> Any: ...
+    def throw(self, *args: Any) -> Any: ...
 
 @final
 class JobRest:

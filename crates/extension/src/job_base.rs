@@ -14,7 +14,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
 
-use crate::job_marks::{Marks, bytes_of, call_with, capture_path};
+use crate::job_marks::{Marks, bytes_of, capture_path};
+use crate::job_steps::{EnteredJob, JobSteps};
 use crate::text::Text;
 
 /// `heaptide.jobs.Job`, the class of new jobs.
@@ -27,8 +28,9 @@ pub struct JobBase {
     name: Py<PyAny>,
     #[pyo3(get, set)]
     key: Option<Py<PyAny>>,
-    #[pyo3(get, set)]
     labels: Py<PyDict>,
+    /// `labels` belong to the job that this one is like; the program gets a copy.
+    are_labels_shared: bool,
     #[pyo3(get, set)]
     number: u32,
     #[pyo3(get, set)]
@@ -159,7 +161,7 @@ impl JobBase {
         let result = function.call(args, kwargs);
         let error = result.as_ref().err();
         let error = error.map(|error| error.get_type(slf.py()).into_any());
-        contained(slf, JobBase::end_with(slf, None, error))?;
+        JobBase::end_contained(slf, error)?;
         result
     }
 
@@ -245,6 +247,14 @@ impl JobBase {
         Ok(())
     }
 
+    /// Like [`JobBase::end_with`], and reports a failure of Heaptide instead of returning it.
+    pub fn end_contained(
+        slf: &Bound<'_, JobBase>,
+        error: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        contained(slf, JobBase::end_with(slf, None, error))
+    }
+
     /// Ends the job. By default its outcome is ok, or failed if there is an error.
     fn end_with(
         slf: &Bound<'_, JobBase>,
@@ -300,6 +310,7 @@ impl JobBase {
             name: as_text(name)?,
             key: key.map(as_text).transpose()?,
             labels: as_labels(labels.unwrap_or_else(|| PyDict::new(py)))?,
+            are_labels_shared: false,
             number: 0,
             started: None,
             seconds: None,
@@ -314,6 +325,21 @@ impl JobBase {
             reset: None,
             outer: 0,
         })
+    }
+
+    #[getter]
+    fn labels(&mut self, py: Python<'_>) -> PyResult<Py<PyDict>> {
+        if self.are_labels_shared {
+            self.labels = self.labels.bind(py).copy()?.unbind();
+            self.are_labels_shared = false;
+        }
+        Ok(self.labels.clone_ref(py))
+    }
+
+    #[setter]
+    fn set_labels(&mut self, labels: Py<PyDict>) {
+        self.labels = labels;
+        self.are_labels_shared = false;
     }
 
     #[getter]
@@ -373,7 +399,7 @@ impl JobBase {
         _error: Bound<'_, PyAny>,
         _traceback: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        contained(slf, JobBase::end_with(slf, None, error_type))
+        JobBase::end_contained(slf, error_type)
     }
 
     /// Call a function as part of the job, in any thread. If the job has not begun, the call is the whole job.
@@ -389,22 +415,9 @@ impl JobBase {
             return JobBase::run_whole(slf, function, args, kwargs);
         }
         let mut entered = JobBase::entered(slf);
-        entered.__enter__(py)?;
+        entered.enter(py)?;
         let result = function.call(args, kwargs);
         entered.leave(py)?;
-        result
-    }
-
-    /// Call a function with one argument as part of the running job. Steps of generators use it, because it costs less than `run`.
-    fn step<'py>(
-        slf: &Bound<'py, JobBase>,
-        function: &Bound<'py, PyAny>,
-        argument: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let mut entered = JobBase::entered(slf);
-        entered.__enter__(slf.py())?;
-        let result = call_with(function, argument);
-        entered.leave(slf.py())?;
         result
     }
 
@@ -420,8 +433,10 @@ impl JobBase {
         drop(job);
         let class = JOB_CLASS.import(py, "heaptide.jobs.job", "Job")?;
         let other = class.call1((name, key))?.cast_into::<JobBase>()?;
-        // Faster than keyword arguments.
-        other.borrow_mut().labels = as_labels(labels.bind(py).copy()?)?;
+        let mut job = other.borrow_mut();
+        job.labels = labels;
+        job.are_labels_shared = true;
+        drop(job);
         Ok(other)
     }
 
@@ -437,10 +452,22 @@ impl JobBase {
         JobBase::run_whole(&other, function, args, kwargs)
     }
 
+    /// Begin a new job like this one and return its steps: those of the generator that the function returns.
+    fn steps(
+        slf: &Bound<'_, JobBase>,
+        function: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<JobSteps> {
+        let other = JobBase::another(slf)?;
+        contained(&other, JobBase::begin_in(&other, None, false))?;
+        Ok(JobSteps::new(&other, function, args, kwargs))
+    }
+
     /// Return a context manager inside which the calling thread or task works for the running job.
-    fn entered(slf: &Bound<'_, JobBase>) -> EnteredJob {
+    pub fn entered(slf: &Bound<'_, JobBase>) -> EnteredJob {
         let token = slf.borrow().token.as_ref().map(|it| it.clone_ref(slf.py()));
-        EnteredJob { token, reset: None }
+        EnteredJob::new(token)
     }
 }
 
@@ -452,40 +479,4 @@ fn outcome_of(name: &str) -> PyResult<Outcome> {
         let names = names.join(", ");
         PyValueError::new_err(format!("outcome must be one of {names}, not '{name}'"))
     })
-}
-
-/// Makes a job current until the end of the `with` block.
-#[pyclass]
-pub struct EnteredJob {
-    token: Option<Py<PyBytes>>,
-    reset: Option<Py<PyAny>>,
-}
-
-#[pymethods]
-impl EnteredJob {
-    fn __enter__(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let (Some(token), Some(marks)) = (&self.token, Marks::get(py)) {
-            self.reset = Some(marks.enter(py, token)?);
-        }
-        Ok(())
-    }
-
-    fn __exit__(
-        &mut self,
-        py: Python<'_>,
-        _error_type: Bound<'_, PyAny>,
-        _error: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        self.leave(py)
-    }
-}
-
-impl EnteredJob {
-    fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
-        match (self.reset.take(), Marks::get(py)) {
-            (Some(reset), Some(marks)) => marks.leave(py, reset),
-            _ => Ok(()),
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod heap;
 mod heap_view;
 mod job_base;
 mod job_marks;
+mod job_steps;
 mod jobs;
 mod lines;
 mod main_program;
@@ -70,7 +71,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     )?)?;
     module.add_function(wrap_pyfunction!(job_marks::running_job, module)?)?;
     module.add_class::<job_base::JobBase>()?;
-    module.add_class::<job_base::EnteredJob>()?;
+    module.add_class::<job_steps::EnteredJob>()?;
+    module.add_class::<job_steps::JobSteps>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;

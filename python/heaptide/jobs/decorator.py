@@ -45,31 +45,7 @@ def decorate(job: Job, function: F) -> F:
 def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call_generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
-        this = job.another().begin_apart()
-        error: BaseException | None = None
-        try:
-            steps = this.run(function, *args, **kwargs)
-            step, value = steps.send, None
-            while True:
-                try:
-                    produced = this.step(step, value)
-                except StopIteration as stop:
-                    return stop.value
-                try:
-                    value = yield produced
-                    step = steps.send
-                except GeneratorExit:
-                    this.run(steps.close)
-                    raise
-                except BaseException as thrown:
-                    step, value = steps.throw, thrown
-        except GeneratorExit:
-            raise
-        except BaseException as failure:
-            error = failure
-            raise
-        finally:
-            this.end(None, error)
+        return (yield from job.steps(function, args, kwargs))
 
     return call_generator
 
@@ -81,10 +57,10 @@ def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
         error: BaseException | None = None
         try:
             steps = this.run(function, *args, **kwargs)
-            step, value = steps.asend, None
+            step, value, entered = steps.asend, None, this.entered()
             while True:
                 try:
-                    with this.entered():
+                    with entered:
                         produced = await step(value)
                 except StopAsyncIteration:
                     return
@@ -92,7 +68,7 @@ def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
                     value = yield produced
                     step = steps.asend
                 except GeneratorExit:
-                    with this.entered():
+                    with entered:
                         await steps.aclose()
                     raise
                 except BaseException as thrown:

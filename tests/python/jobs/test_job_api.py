@@ -144,29 +144,72 @@ def test_generator_that_is_closed_or_fails_ends_its_job(tmp_path: Path) -> None:
     shown = run(
         tmp_path,
         """
-        ended = []
-        original = jobs.Job.end
-        def end(self, outcome=None, error=None):
-            original(self, outcome, error)
-            ended.append(self.outcome)
-        jobs.Job.end = end
+        begun = []
         @heaptide.job("steps")
         def steps():
+            begun.append(jobs.current())
             try:
                 yield 1
             except KeyError:
                 raise ValueError
+            return "result"
+        def delegate():
+            return (yield from steps())
         made = steps(); next(made); made.close()
         made = steps(); next(made)
         try:
             made.throw(KeyError())
         except ValueError:
             pass
-        list(steps())
-        show(ended)
+        made = steps(); next(made); del made
+        made = delegate(); next(made)
+        try:
+            next(made)
+        except StopIteration as stop:
+            show(stop.value)
+        show([job.outcome for job in begun])
         """,
     )
-    assert shown == [[["ok", "failed", "ok"]]]
+    assert shown == [["result"], [["ok", "failed", "ok", "ok"]]]
+
+
+def test_generator_that_its_own_body_refers_to_is_collected(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path,
+        """
+        import gc
+        begun = []
+        class Owner:
+            pass
+        @heaptide.job("steps")
+        def steps(owner):
+            begun.append(jobs.current())
+            yield owner
+        owner = Owner()
+        owner.steps = steps(owner)
+        next(owner.steps)
+        del owner
+        gc.collect()
+        show([job.outcome for job in begun])
+        """,
+    )
+    assert shown == [[["ok"]]]
+
+
+def test_labels_of_a_decorated_call_are_its_own(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path,
+        """
+        mark = heaptide.job("work", queue="mail")
+        @mark
+        def work():
+            job = jobs.current()
+            job.labels["size"] = "large"
+            return job
+        show(work().labels, mark.labels)
+        """,
+    )
+    assert shown == [[{"queue": "mail", "size": "large"}, {"queue": "mail"}]]
 
 
 def test_jobs_and_decorated_functions_can_be_pickled(tmp_path: Path) -> None:

@@ -116,6 +116,7 @@ def test_long_and_numerous_labels_are_cut(tmp_path: Path) -> None:
         ("-m distributed.cli.dask_worker x", True, {"role": "dask worker"}),
         ("dask scheduler", False, {"role": "dask scheduler"}),
         ("-m joblib.externals.loky.backend.popen_loky_posix", False, {"role": "loky worker"}),
+        ("-m loky.backend.popen_loky_posix", False, {"role": "loky worker"}),
         ("airflow scheduler -n 3", True, {"component": "scheduler"}),
         ("job.py --celery", False, {}),
         ("", False, {}),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use heaptide_analysis::job_runs::{Basis, JobRow, JobTable, PeakKind, Verdict};
+use heaptide_analysis::job_runs::{Basis, JobRow, JobTable, PeakKind, RetainedPerRun, Verdict};
 use heaptide_capture::Outcome;
 
 use super::Style;
@@ -180,13 +180,25 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
             "unknown: a verdict needs {least} measured runs in one process"
         )?;
     }
-    let shared = |row: &&JobRow| row.retained.is_some_and(|retained| retained.is_shared);
-    let mut names: Vec<&str> = rows
-        .iter()
-        .filter(shared)
-        .map(|row| row.name.as_str())
-        .collect();
-    names.dedup();
+    let names_of = |is_meant: &dyn Fn(RetainedPerRun) -> bool| {
+        let rows = rows.iter().filter(|row| row.retained.is_some_and(is_meant));
+        let mut names: Vec<&str> = rows.map(|row| row.name.as_str()).collect();
+        names.dedup();
+        names
+    };
+    let names = names_of(&|retained| {
+        retained
+            .trend
+            .is_some_and(|trend| trend.verdict == Verdict::Unknown)
+    });
+    if !names.is_empty() {
+        writeln!(
+            out,
+            "unknown: few runs of {} left all of the growth; more runs decide",
+            list(&names)
+        )?;
+    }
+    let names = names_of(&|retained| retained.is_shared);
     if !names.is_empty() {
         writeln!(
             out,

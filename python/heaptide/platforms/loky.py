@@ -1,4 +1,4 @@
-"""joblib: the role of loky's processes."""
+"""loky, also the copy inside joblib: the role of its processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from heaptide.platforms import Platform
 
 
 def _labels(words: list[str], is_child: bool) -> dict[str, str]:
-    return {"role": "loky worker"} if "loky" in " ".join(words[:2]) else {}
+    return {"role": "loky worker"}
 
 
 PLATFORM = Platform(labels=_labels)
