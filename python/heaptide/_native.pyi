@@ -33,6 +33,7 @@ __all__ = [
     "active",
     "active_mode",
     "after_fork_in_parent",
+    "announce_exec",
     "before_fork",
     "call_as_main",
     "change_mode",

@@ -96,7 +96,7 @@ impl Failure {
                 Outcome::Exit(NO_MATCH)
             }
             Failure::NotComparable(sentence) => {
-                eprintln!("heaptide: {sentence}");
+                message!("{sentence}");
                 Outcome::Exit(NOT_COMPARABLE)
             }
             Failure::CannotRecord(sentence) => {

@@ -5,6 +5,8 @@
 //! common options. `input` opens captures, `output` writes reports, `control` and `live` connect to running programs.
 //! `terminal` has the interactive views, `exit` the exit codes.
 #![forbid(unsafe_code)]
+// `messages` escapes control characters; these macros would not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod commands;
 mod control;

@@ -86,7 +86,7 @@ fn jobs_begin_with_the_failure_and_a_job_that_ran_then_does_not_count_as_killed(
     assert_eq!(text.lines().next(), Some(SENTENCE), "{text}");
     let output = folder.heaptide("jobs --json cut.tide");
     assert!(error_text(&output).contains(SENTENCE));
-    let json = printed(&output);
+    let json = String::from_utf8_lossy(&output.stdout);
     for part in ["\"killed\": 0", "\"running\": 1"] {
         assert!(json.contains(part), "{part}: {json}");
     }

@@ -8,6 +8,7 @@ use heaptide_report::transform::{self, Format};
 use crate::exit::Failure;
 use crate::input;
 use crate::input::replayed_capture;
+use crate::messages::message;
 use crate::options::filters;
 use crate::options::metrics;
 use crate::output::destination::{self, Destination};
@@ -90,7 +91,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let model = heaptide_analysis::stacks(&session);
     // Not every format has room for notes.
     for note in notes::incomplete(&model.quality) {
-        eprintln!("heaptide: {note}");
+        message!("{note}");
     }
     let mut output = destination.open()?;
     if format == Format::Pprof && output.is_terminal() {
