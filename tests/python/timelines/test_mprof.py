@@ -131,4 +131,4 @@ def test_function_lines_before_the_command_and_empty_lines_are_read(tmp_path: Pa
     assert peaks(path) == (95.5, {12: 5.0})
     chart = heaptide("plot", path).stdout
     assert chart.startswith("python odd.py\n")
-    assert "work 1.800s" in chart
+    assert "work 1.80 s" in chart
