@@ -52,6 +52,13 @@ impl Account {
             n_allocated: 0,
         }
     }
+
+    /// Charges the job for a block, or for a part of one.
+    pub fn keep(&mut self, size: usize) {
+        self.kept_bytes += size as u64;
+        self.n_kept += 1;
+        self.peak_bytes = self.peak_bytes.max(self.kept_bytes);
+    }
 }
 
 /// A job with live blocks whose account is closed.
@@ -169,11 +176,14 @@ impl Accounts {
         if let Some(account) = self.jobs.get_mut(&block.job) {
             account.allocated_bytes += block.size as u64;
             account.n_allocated += 1;
+            if old.is_none() {
+                account.keep(block.size);
+            }
         }
         if let Some(old) = old {
             self.keep_parts(block, old);
+            self.charge(block);
         }
-        self.charge(block);
     }
 
     /// Removes a block that job `by` frees.
@@ -185,7 +195,7 @@ impl Accounts {
     /// it.
     pub fn released_after(&mut self, newest: usize, address: usize, by: u32) {
         if let Some(block) = self.resizing(address, by) {
-            self.replaced(newest, block);
+            self.replaced(newest, block, by);
             self.parts.remove(&block.number);
         }
     }

@@ -59,9 +59,7 @@ impl Accounts {
     pub(super) fn charge(&mut self, block: Block) {
         self.for_each_part(block, |accounts, part| {
             if let Some(account) = accounts.jobs.get_mut(&part.job) {
-                account.kept_bytes += part.size as u64;
-                account.n_kept += 1;
-                account.peak_bytes = account.peak_bytes.max(account.kept_bytes);
+                account.keep(part.size);
             }
         });
     }
@@ -99,8 +97,7 @@ impl Accounts {
     pub(super) fn charge_again(&mut self, block: Block, by: u32) {
         self.for_each_part(block, |accounts, part| {
             if let Some(owner) = accounts.jobs.get_mut(&part.job) {
-                owner.kept_bytes += part.size as u64;
-                owner.n_kept += 1;
+                owner.keep(part.size);
                 return;
             }
             if let Some(owner) = accounts.settled.get_mut(&part.job) {
@@ -137,7 +134,11 @@ impl Accounts {
     /// Treats the block at `newest` as the new version of `old` if jobs share the old block. A table that grows is copied
     /// to a larger block, and the smaller block is freed next. Otherwise the jobs whose entries are in the table would seem
     /// to have freed them, and the job that adds one entry would seem to have allocated all of them.
-    pub(super) fn replaced(&mut self, newest: usize, old: Block) {
+    pub(super) fn replaced(&mut self, newest: usize, old: Block, by: u32) {
+        // Most blocks are freed by the only job that is charged for them.
+        if newest == 0 || old.job == by && self.parts.is_empty() {
+            return;
+        }
         let Some(block) = self.blocks.get(&newest).copied() else {
             return;
         };

@@ -88,8 +88,7 @@ impl Sites {
         let frames = &frames[..n_frames];
         let mut hasher = WordHasher::default();
         for &(code, instruction) in frames {
-            hasher.write_usize(code);
-            hasher.write_usize(instruction);
+            hasher.write_usize(code.rotate_left(32) ^ instruction);
         }
         let key = hasher.finish();
         if let Some(&site) = self.by_address.get(&key) {
