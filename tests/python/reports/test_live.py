@@ -288,7 +288,7 @@ def test_stopped_viewer_does_not_stop_the_program_and_misses_updates(
 
     wait_until(lambda: n_blocks() >= 20_000, "the program's last numbers")
     screen.process.send_signal(signal.SIGCONT)
-    screen.wait(lambda seen: re.search(r"in 20\d{3} blocks", seen))
+    screen.wait(lambda seen: re.search(r"in 20,\d{3} blocks", seen))
     assert program.finish() == 0
 
 
