@@ -31,17 +31,19 @@ class Quiet(Task):
         return sum(len(each) for each in self.data) > 0
 
 
-# A list that grows belongs to the job that extended it last; this one has room for all jobs.
-slots = [None] * 1000
+# Created by the first job, so that the jobs which extend it are charged for it.
+shared = None
 
 
 class Waiting(Task):
-    """Leak in three parts, with other jobs between them."""
+    """Leak in three parts into one list that grows, with other jobs between them."""
 
     def run(self, params):
+        global shared
+        shared = [] if shared is None else shared
         for _ in range(3):
             gevent.sleep(0.01)
-            slots[slots.index(None)] = bytearray(100_000)
+            shared.append(bytearray(100_000))
 
 
 class Failing(Task):
