@@ -67,7 +67,8 @@ pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
         let level = match level_of(levels, &present) {
             Some(level) => level,
             None => {
-                let Some(level) = levels.iter().find(|level| !level.is_used()) else {
+                let free_level = levels.iter().find(|level| !level.is_used());
+                let Some(level) = free_level.filter(|_| is_complete(&present)) else {
                     continue;
                 };
                 // SAFETY: the caller holds the GIL, so no other thread writes, and no hook of this level is installed.
@@ -124,6 +125,14 @@ unsafe fn present(symbols: &Symbols, domain: usize) -> MemAllocator {
     // SAFETY: the caller holds the GIL, and the function fills the struct it is given.
     unsafe { (symbols.get_allocator)(domain as c_int, &mut present) };
     present
+}
+
+/// Whether an allocator has all functions, as the interpreter demands.
+fn is_complete(allocator: &MemAllocator) -> bool {
+    allocator.malloc.is_some()
+        && allocator.calloc.is_some()
+        && allocator.realloc.is_some()
+        && allocator.free.is_some()
 }
 
 /// The level of an allocator; `None` if it is not a hook.
@@ -185,9 +194,8 @@ fn nested<const MODE: u8>() -> (Option<Nested>, Option<NestedForJobs>) {
 unsafe extern "C" fn malloc<const MODE: u8>(level: Pointer, size: usize) -> Pointer {
     // SAFETY: the interpreter passes the address that it got with this function.
     let (real, is_recording) = unsafe { original(level) };
-    let Some(call) = real.malloc else {
-        return std::ptr::null_mut();
-    };
+    // SAFETY: `install` replaces only allocators that have all functions.
+    let call = unsafe { real.malloc.unwrap_unchecked() };
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, size) };
@@ -207,9 +215,8 @@ unsafe extern "C" fn calloc<const MODE: u8>(
 ) -> Pointer {
     // SAFETY: the interpreter passes the address that it got with this function.
     let (real, is_recording) = unsafe { original(level) };
-    let Some(call) = real.calloc else {
-        return std::ptr::null_mut();
-    };
+    // SAFETY: `install` replaces only allocators that have all functions.
+    let call = unsafe { real.calloc.unwrap_unchecked() };
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, n_items, item_len) };
@@ -227,9 +234,8 @@ unsafe extern "C" fn calloc<const MODE: u8>(
 unsafe extern "C" fn realloc<const MODE: u8>(level: Pointer, old: Pointer, size: usize) -> Pointer {
     // SAFETY: the interpreter passes the address that it got with this function.
     let (real, is_recording) = unsafe { original(level) };
-    let Some(call) = real.realloc else {
-        return std::ptr::null_mut();
-    };
+    // SAFETY: `install` replaces only allocators that have all functions.
+    let call = unsafe { real.realloc.unwrap_unchecked() };
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, old, size) };
@@ -250,7 +256,8 @@ unsafe extern "C" fn realloc<const MODE: u8>(level: Pointer, old: Pointer, size:
 unsafe extern "C" fn free<const MODE: u8>(level: Pointer, block: Pointer) {
     // SAFETY: the interpreter passes the address that it got with this function.
     let (real, is_recording) = unsafe { original(level) };
-    let Some(call) = real.free else { return };
+    // SAFETY: `install` replaces only allocators that have all functions.
+    let call = unsafe { real.free.unwrap_unchecked() };
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, block) };
