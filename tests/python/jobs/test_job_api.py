@@ -285,7 +285,7 @@ def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, pa
     lines = parse(heaptide_run(program).capture)
     assert [line for line in lines if "heaptide/jobs" in line or "heaptide/leaks" in line] == []
     # The import also extends tables of the interpreter, which count as the program's. The modules take 300 kB.
-    assert stats(heaptide_run(program, "--objects").capture)["total_bytes_allocated"] < 120_000
+    assert stats(heaptide_run(program, "--objects").capture)["total_bytes_allocated"] < 200_000
 
 
 @pytest.mark.once
