@@ -70,7 +70,7 @@ class Job(mrq.job.Job):  # type: ignore[misc]
     def task(self, task: Any) -> None:
         self._task = task
         if task is not None and self._tracer is not None:
-            # A new attribute may enlarge the dict of this object, so it must exist before the account of the job begins.
+            # A new attribute may enlarge the dict of this object, so it must exist before the job begins.
             self.traced = None
             task.run_wrapped = self._traced_run(task.run_wrapped, self._tracer)
 
