@@ -13,7 +13,7 @@ use crate::session;
 static LINE: OnceLock<Line> = OnceLock::new();
 
 struct Line {
-    /// The process that prints it: a child has a capture of its own.
+    /// The process that prints the line. A child has a separate capture.
     pid: u32,
     before_name: String,
     after_name: String,

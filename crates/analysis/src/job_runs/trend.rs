@@ -13,7 +13,7 @@
 //! process whose jobs need different amounts of memory keeps the largest amount so far, and that maximum rises rarely.
 //!
 //! Pairs lie within one process, and the counts of all processes are added, as the seasonal Kendall test adds the
-//! counts of months. So many workers with few runs each also count.
+//! counts of months. Therefore a large number of workers with few runs each also counts.
 
 /// A process with fewer runs is left out.
 pub const MIN_RUNS: usize = 8;
