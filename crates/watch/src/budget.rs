@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn expensive_work_waits_until_it_is_one_percent() {
+    fn work_waits_until_its_cost_is_within_the_share() {
         let (mut budget, now) = (Budget::new(0.01), Instant::now());
         assert!(budget.allows(now));
         budget.pay(now, Duration::from_millis(20));

@@ -29,7 +29,7 @@ const IGNORED_BY_PYTHON: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     pub signal: i32,
-    /// Whether a process sent it. The terminal sends its signals to the program also.
+    /// Whether a process sent it. The terminal sends its signals to the program directly.
     pub is_from_process: bool,
 }
 
@@ -161,7 +161,7 @@ pub fn send(pid: u32, signal: i32) -> bool {
     unsafe { libc::kill(pid as libc::pid_t, signal) == 0 }
 }
 
-/// Stops this process until it is continued, as the terminal would have.
+/// Stops this process until it receives SIGCONT, as a held stop signal of the terminal would have done.
 pub fn stop_self() {
     // SAFETY: raise takes a number.
     unsafe {
@@ -193,7 +193,7 @@ pub fn die_of(signal: i32) {
 pub fn local_stamp(unix_s: u64) -> String {
     let time = unix_s as libc::time_t;
     let mut parts = MaybeUninit::<libc::tm>::zeroed();
-    // SAFETY: both pointers are to live values; tm is plain data, valid as zeros should the call fail.
+    // SAFETY: both pointers are to live values; tm is plain data, valid as zeros if the call fails.
     let parts = unsafe {
         libc::localtime_r(&time, parts.as_mut_ptr());
         parts.assume_init()
@@ -217,7 +217,7 @@ pub fn page_len() -> u64 {
 /// Returns the processor time of this thread.
 pub fn cpu_time() -> Duration {
     let mut spent = MaybeUninit::<libc::timespec>::zeroed();
-    // SAFETY: the pointer is to a live value, valid as zeros should the call fail.
+    // SAFETY: the pointer is to a live value, valid as zeros if the call fails.
     let spent = unsafe {
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, spent.as_mut_ptr());
         spent.assume_init()
