@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::preflight::{Target, forbidden};
 use crate::refusal::{Forbidding, Refusal};
 use crate::safe_point;
-use crate::tracee::{Caller, Tracee, Trouble};
+use crate::tracee::{Caller, Tracee, TraceeError};
 
 const PAGE: u64 = 4096;
 /// Pause between two rounds through all threads.
@@ -83,8 +83,8 @@ fn visit(
     let _held = HeldSignals::hold();
     let mut tracee = match Tracee::stop(thread) {
         Ok(tracee) => tracee,
-        Err(Trouble::Gone | Trouble::Busy) => return Ok(false),
-        Err(Trouble::System(error)) => return Err(explain(target.pid, &error)),
+        Err(TraceeError::Gone | TraceeError::Busy) => return Ok(false),
+        Err(TraceeError::System(error)) => return Err(explain(target.pid, &error)),
     };
     let result = if safe_point::is_safe(target, &tracee) {
         tracee
@@ -97,9 +97,9 @@ fn visit(
     drop(tracee);
     match result {
         Ok(done) => Ok(done),
-        Err(Trouble::Gone) => Ok(false),
-        Err(Trouble::Busy) => Err(Refusal::NoSafePoint(target.pid)),
-        Err(Trouble::System(error)) => Err(Refusal::failed(
+        Err(TraceeError::Gone) => Ok(false),
+        Err(TraceeError::Busy) => Err(Refusal::NoSafePoint(target.pid)),
+        Err(TraceeError::System(error)) => Err(Refusal::failed(
             target.pid,
             "starting a thread in it",
             &error,
@@ -107,7 +107,7 @@ fn visit(
     }
 }
 
-fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<(), Trouble> {
+fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<(), TraceeError> {
     let libc = &target.libc;
     let data_len = ((TEXT_AT + text.len() + 1) as u64).next_multiple_of(PAGE);
     let len = data_len + PAGE;
@@ -117,12 +117,12 @@ fn start_thread(target: &Target, caller: &mut Caller<'_>, text: &str) -> Result<
     let map_flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let base = caller.call(libc.mmap, &[0, len, rights, map_flags, u64::MAX, 0])?;
     if base % PAGE != 0 {
-        return Err(Trouble::System(io::Error::other(
+        return Err(TraceeError::System(io::Error::other(
             "it cannot get executable memory",
         )));
     }
     let begun = fill_and_start(target, caller, text, base, data_len, len);
-    if matches!(begun, Err(Trouble::System(_))) {
+    if matches!(begun, Err(TraceeError::System(_))) {
         // No thread uses the memory.
         caller.call(libc.munmap, &[base, len])?;
     }
@@ -136,7 +136,7 @@ fn fill_and_start(
     base: u64,
     data_len: u64,
     len: u64,
-) -> Result<(), Trouble> {
+) -> Result<(), TraceeError> {
     let (libc, python) = (&target.libc, &target.interpreter);
     let table = [
         libc.pthread_self,
@@ -156,12 +156,12 @@ fn fill_and_start(
     data.push(0);
     let code = base + data_len;
     let memory = Memory::of(target.pid);
-    memory.write(base, &data).map_err(Trouble::System)?;
-    memory.write(code, CODE).map_err(Trouble::System)?;
+    memory.write(base, &data).map_err(TraceeError::System)?;
+    memory.write(code, CODE).map_err(TraceeError::System)?;
     let returned = caller.call(libc.pthread_create, &[base + HANDLE_AT, 0, code, base])?;
     match returned as i32 {
         0 => Ok(()),
-        errno => Err(Trouble::System(io::Error::from_raw_os_error(errno))),
+        errno => Err(TraceeError::System(io::Error::from_raw_os_error(errno))),
     }
 }
 

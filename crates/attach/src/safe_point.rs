@@ -79,7 +79,7 @@ fn waits(number: u64, second_argument: u64) -> bool {
     REPEATED.contains(&number) || NOT_REPEATED.contains(&number)
 }
 
-/// Returns the threads of a process, least disturbed by a stop first, without Heaptide's own threads.
+/// Returns the threads of a process except Heaptide's own. Threads that a stop disturbs least come first.
 pub fn candidates(pid: u32) -> Vec<u32> {
     let threads = procfs::threads(pid).into_iter();
     let mut ranked: Vec<(u8, u32)> = threads
@@ -99,7 +99,7 @@ fn is_own_thread(pid: u32, thread: u32, name: &str) -> bool {
     thread != pid && name == "heaptide"
 }
 
-/// Ranks a thread by its system call and arguments, or `running`.
+/// Ranks a thread by its `/proc/PID/task/TID/syscall`: the number and arguments of its system call, or `running`.
 fn rank(call: &str) -> u8 {
     let mut words = call.split_ascii_whitespace();
     let Some(number) = words.next().and_then(|word| word.parse::<u64>().ok()) else {
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn main_thread_named_heaptide_is_not_an_own_thread() {
+    fn main_thread_named_heaptide_belongs_to_the_program() {
         assert!(!is_own_thread(4711, 4711, "heaptide"));
         assert!(is_own_thread(4711, 4712, "heaptide"));
         assert!(!is_own_thread(4711, 4713, "python3"));

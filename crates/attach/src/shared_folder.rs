@@ -229,8 +229,8 @@ pub fn remove_in_root(pid: u32, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// If the target has another user than this process, creates the file and makes that user its owner: the user may not
-/// have access to the folder. Returns whether the file was created.
+/// Creates the file if the target runs as another user, who may be unable to create files in that folder. Makes that user
+/// its owner. Returns whether the file was created.
 pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
     let (user, group) = (target.status.users[3], target.status.groups[3]);
     // SAFETY: geteuid has no preconditions.
@@ -249,11 +249,11 @@ pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
 /// Returns whether the file system is mounted `noexec`: libraries cannot be loaded from there.
 fn forbids_programs(folder: &File) -> bool {
     // SAFETY: the struct is plain numbers, valid as zeros, and the call only writes to it.
-    let (answer, about) = unsafe {
-        let mut about: libc::statvfs = std::mem::zeroed();
-        (libc::fstatvfs(folder.as_raw_fd(), &mut about), about)
+    let (answer, status) = unsafe {
+        let mut status: libc::statvfs = std::mem::zeroed();
+        (libc::fstatvfs(folder.as_raw_fd(), &mut status), status)
     };
-    answer == 0 && about.f_flag & libc::ST_NOEXEC != 0
+    answer == 0 && status.f_flag & libc::ST_NOEXEC != 0
 }
 
 fn temporary_folders(pid: u32) -> Vec<PathBuf> {

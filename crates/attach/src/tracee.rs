@@ -32,17 +32,17 @@ pub struct Tracee {
 
 /// The reason why a thread was not stopped, or a call on it failed.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum TraceeError {
     /// The thread has ended.
     Gone,
-    /// The thread does not react now.
+    /// The thread did not stop, or did not return from the call, in time.
     Busy,
     System(io::Error),
 }
 
 impl Tracee {
     /// Stops one thread; the other threads of the process continue.
-    pub fn stop(thread: u32) -> Result<Tracee, Trouble> {
+    pub fn stop(thread: u32) -> Result<Tracee, TraceeError> {
         let thread = thread as libc::pid_t;
         // SAFETY: seizing takes numbers only.
         unsafe { ptrace(libc::PTRACE_SEIZE, thread, 0, 0) }?;
@@ -58,7 +58,7 @@ impl Tracee {
         Ok(tracee)
     }
 
-    fn interrupt(&mut self) -> Result<(), Trouble> {
+    fn interrupt(&mut self) -> Result<(), TraceeError> {
         // SAFETY: this request takes numbers only.
         unsafe { ptrace(libc::PTRACE_INTERRUPT, self.thread, 0, 0) }?;
         self.stopped_at = Instant::now();
@@ -74,7 +74,7 @@ impl Tracee {
     }
 
     /// Waits for the next stop.
-    fn wait(&mut self, timeout: Duration) -> Result<i32, Trouble> {
+    fn wait(&mut self, timeout: Duration) -> Result<i32, TraceeError> {
         let deadline = Instant::now() + timeout;
         loop {
             let mut status = 0;
@@ -86,20 +86,20 @@ impl Tracee {
                     return Ok(status);
                 }
                 self.is_gone = true;
-                return Err(Trouble::Gone);
+                return Err(TraceeError::Gone);
             }
             if answer < 0 {
                 self.is_gone = true;
-                return Err(Trouble::Gone);
+                return Err(TraceeError::Gone);
             }
             if Instant::now() > deadline {
-                return Err(Trouble::Busy);
+                return Err(TraceeError::Busy);
             }
             wait_for_child_event();
         }
     }
 
-    fn resume(&self, signal: i32) -> Result<(), Trouble> {
+    fn resume(&self, signal: i32) -> Result<(), TraceeError> {
         // SAFETY: this request takes numbers only.
         unsafe { ptrace(libc::PTRACE_CONT, self.thread, 0, signal as usize) }
     }
@@ -119,8 +119,8 @@ impl Tracee {
     /// afterwards.
     pub fn borrow<T>(
         &mut self,
-        work: impl FnOnce(&mut Caller<'_>) -> Result<T, Trouble>,
-    ) -> Result<T, Trouble> {
+        work: impl FnOnce(&mut Caller<'_>) -> Result<T, TraceeError>,
+    ) -> Result<T, TraceeError> {
         let mut vectors = vec![0u8; MAX_VECTOR_BYTES];
         // SAFETY: the buffer is live and writable for the given length.
         let len =
@@ -141,7 +141,7 @@ impl Tracee {
         let saved = self.registers;
         let result = work(&mut Caller { tracee: self });
         if self.is_gone {
-            return Err(Trouble::Gone);
+            return Err(TraceeError::Gone);
         }
         self.registers = saved;
         self.write_registers()?;
@@ -151,7 +151,7 @@ impl Tracee {
         result
     }
 
-    fn set_mask(&self, mut mask: u64) -> Result<(), Trouble> {
+    fn set_mask(&self, mut mask: u64) -> Result<(), TraceeError> {
         // SAFETY: the mask is eight bytes, which is the length passed to the kernel.
         unsafe {
             ptrace(
@@ -163,7 +163,7 @@ impl Tracee {
         }
     }
 
-    fn read_registers(&mut self) -> Result<(), Trouble> {
+    fn read_registers(&mut self) -> Result<(), TraceeError> {
         let registers: *mut libc::user_regs_struct = &mut self.registers;
         // SAFETY: the struct is the one that the kernel fills for this set.
         unsafe {
@@ -176,7 +176,7 @@ impl Tracee {
         Ok(())
     }
 
-    fn write_registers(&mut self) -> Result<(), Trouble> {
+    fn write_registers(&mut self) -> Result<(), TraceeError> {
         let registers: *mut libc::user_regs_struct = &mut self.registers;
         // SAFETY: as above; the kernel only reads it.
         unsafe {
@@ -195,7 +195,7 @@ impl Tracee {
         set: usize,
         buffer: *mut libc::c_void,
         len: usize,
-    ) -> Result<usize, Trouble> {
+    ) -> Result<usize, TraceeError> {
         let mut part = libc::iovec {
             iov_base: buffer,
             iov_len: len,
@@ -219,7 +219,7 @@ impl Tracee {
         set: usize,
         buffer: *mut libc::c_void,
         len: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), TraceeError> {
         let mut part = libc::iovec {
             iov_base: buffer,
             iov_len: len,
@@ -261,7 +261,7 @@ pub struct Caller<'a> {
 
 impl Caller<'_> {
     /// Calls a function of the process; returns its result.
-    pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, Trouble> {
+    pub fn call(&mut self, function: u64, arguments: &[u64]) -> Result<u64, TraceeError> {
         let tracee = &mut *self.tracee;
         let before = tracee.registers;
         let registers = &mut tracee.registers;
@@ -297,11 +297,11 @@ impl Caller<'_> {
         tracee.resume(0)?;
         loop {
             let status = match tracee.wait(CALL_TIMEOUT) {
-                Err(Trouble::Busy) => {
+                Err(TraceeError::Busy) => {
                     // The function is blocked: restoring the registers aborts the call.
                     tracee.interrupt()?;
                     tracee.registers = before;
-                    return Err(Trouble::Busy);
+                    return Err(TraceeError::Busy);
                 }
                 other => other?,
             };
@@ -318,7 +318,7 @@ impl Caller<'_> {
         let after = tracee.registers;
         tracee.registers = before;
         if after.rip != NOWHERE {
-            return Err(Trouble::System(io::Error::other(
+            return Err(TraceeError::System(io::Error::other(
                 "a function of the process did not return",
             )));
         }
@@ -349,14 +349,14 @@ unsafe fn ptrace(
     thread: libc::pid_t,
     address: usize,
     data: usize,
-) -> Result<(), Trouble> {
+) -> Result<(), TraceeError> {
     // SAFETY: the caller guarantees that the arguments are valid for the request.
     let answer = unsafe { libc::ptrace(request, thread, address, data) };
     if answer == -1 {
         let error = io::Error::last_os_error();
         return Err(match error.raw_os_error() {
-            Some(libc::ESRCH) => Trouble::Gone,
-            _ => Trouble::System(error),
+            Some(libc::ESRCH) => TraceeError::Gone,
+            _ => TraceeError::System(error),
         });
     }
     Ok(())

@@ -52,7 +52,7 @@ pub struct RecordingRequest {
     pub native: bool,
     pub sample_bytes: u64,
     pub aggregate: bool,
-    /// Whether to record forked children also.
+    /// Whether to also record forked children.
     pub follow_fork: bool,
     pub interval_ms: u32,
 }
