@@ -36,8 +36,8 @@ pub struct ChunkHead {
     pub sequence: u64,
     /// Clock units at the chunk's first record.
     pub time: u64,
-    /// Of events: the number of the mode in which they were recorded. Of a piece of a checkpoint: the number of the
-    /// checkpoint.
+    /// In a chunk of events, the number of the mode in which they were recorded. In a piece of a checkpoint, the number of
+    /// the checkpoint.
     pub generation: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Functions that hooks inside `malloc` call allocate nothing. This is a separate binary, because it counts every byte that
-//! the process allocates.
+//! Hooks inside `malloc` call functions of this crate, which must not allocate. This is a separate binary, because it counts
+//! every byte that the process allocates.
 
 use heaptide_procfs::readable_mapping;
 use heaptide_testkit::CountingAllocator;

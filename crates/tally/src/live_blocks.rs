@@ -48,7 +48,7 @@ struct AddressedBlock {
 impl AddressedBlock {
     /// Writes `next` as its difference from this block.
     fn write_next(&self, next: &AddressedBlock, out: &mut Encoder) {
-        // Addresses are multiples of 16 nearly always.
+        // Nearly all addresses are multiples of 16.
         out.number((next.address - self.address).rotate_right(4));
         out.number(next.block.size);
         out.difference(next.block.site.into(), self.block.site.into());
@@ -257,8 +257,8 @@ impl LiveBlocks {
             n_left -= batch.len();
             let touch = |sum: u64, next: &AddressedBlock| sum ^ blocks.touch(next.address);
             black_box(batch.iter().fold(0, touch));
-            for placed in &batch {
-                blocks.insert(placed.address, placed.block);
+            for next in &batch {
+                blocks.insert(next.address, next.block);
             }
         }
         Some(blocks)

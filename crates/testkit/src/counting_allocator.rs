@@ -1,9 +1,9 @@
-//! An allocator that counts the bytes of the process, for tests of how much memory some work takes.
+//! An allocator that counts the bytes of the process, for tests that limit the memory of a function.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A binary that measures has a `#[global_allocator]` of this type.
+/// A test binary that measures memory declares a `#[global_allocator]` of this type.
 #[derive(Debug)]
 pub struct CountingAllocator {
     held: AtomicUsize,
@@ -22,8 +22,8 @@ impl CountingAllocator {
         }
     }
 
-    /// Runs `work`. Returns the peak of the bytes that all threads held during it, above the bytes held before, and the
-    /// result.
+    /// Runs `work`. Returns the peak of the bytes that all threads held during it, minus the bytes held before, and the
+    /// result of `work`.
     pub fn peak_of<T>(&self, work: impl FnOnce() -> T) -> (usize, T) {
         let before = self.held.load(Ordering::Relaxed);
         self.peak.store(before, Ordering::Relaxed);

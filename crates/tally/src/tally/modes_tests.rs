@@ -1,4 +1,4 @@
-//! Sums of captures whose mode changed: of live tallies, and of tallies that were written and read in between.
+//! Sums of captures whose mode changed: with one tally, and with a tally that is written and read again after each step.
 
 use super::tests::chunk;
 use super::*;
@@ -59,7 +59,7 @@ impl Steps {
 }
 
 #[test]
-fn block_counts_by_the_mode_of_its_allocation_also_when_it_is_freed_in_another() {
+fn block_counts_by_the_mode_of_its_allocation_even_if_it_is_freed_in_another() {
     for reads in [false, true] {
         let mut steps = Steps::new(Mode::default(), &[sampled(MEAN), Mode::default()]);
         let again = |steps: &mut Steps| {
