@@ -6,7 +6,7 @@ use super::column::{ColumnWriter, tag};
 use super::{HeapHeader, HeapSnapshot, NO_OBJECT};
 use crate::identity::fact_text;
 use crate::newer::{THIS_VERSION, WRITTEN_BY};
-use crate::wire::checksum;
+use crate::wire::{checksum, push_varint};
 
 pub const MAGIC: [u8; 8] = *b"\x89HEAP\r\n\x1a";
 /// Changes only when older readers would misread.
@@ -109,14 +109,6 @@ impl Fields {
         push_varint(&mut self.0, content.len() as u64);
         self.0.extend_from_slice(content);
     }
-}
-
-fn push_varint(bytes: &mut Vec<u8>, value: u64) {
-    let mut varint = [0; crate::wire::MAX_VARINT_BYTES];
-    let mut writer = crate::wire::Writer::new(&mut varint);
-    writer.varint(value);
-    let len = writer.len();
-    bytes.extend_from_slice(&varint[..len]);
 }
 
 fn write_tables<W: Write>(
