@@ -4,8 +4,8 @@
 //! SESSIONS/nightly-42/wanted.json     the session and its options; exists from `start` to `stop`
 //! ```
 //! A request writes the file before it lists the processes of the run, and a new process opens its socket before it reads
-//! the file. So one of the two sees the other, without a lock. Only processes with the same numbering of process IDs join:
-//! names of captures contain the ID, and `stop` reaches no process of another host or container.
+//! the file. So one of the two sees the other, without a lock. Only processes of the same host and PID namespace join:
+//! names of captures contain the process ID, and `stop` reaches no process of another host or container.
 
 use std::fs;
 use std::io::{self, Write};
