@@ -18,6 +18,7 @@ mod files;
 pub mod filter;
 pub mod findings;
 pub mod heap;
+pub mod interner;
 pub mod job_runs;
 pub mod live;
 pub mod load;

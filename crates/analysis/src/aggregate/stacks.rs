@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::{peak_bytes, quality};
 use crate::findings::findings;
+use crate::interner::Interner;
 use crate::load::{Process, Session};
 use crate::model::{ProcessStacks, Reading, SiteSum, StackModel, StackNode, ThreadName};
 use crate::symbols::LocationId;
@@ -19,10 +20,11 @@ pub fn stacks_with_index(session: &Session) -> (StackModel, Vec<Vec<Option<usize
     let mut nodes = Nodes::default();
     let processes = session.processes.iter();
     let (processes, index): (Vec<ProcessStacks>, _) = processes
-        .map(|process| describe(process, session, &mut nodes))
+        .map(|process| describe(process, &mut nodes))
         .unzip();
     let ends = session.processes.iter();
     let ends = ends.map(|process| process.unix_ns(process.end_units()));
+    let locations = nodes.locations.values.iter();
     let model = StackModel {
         start_unix_ns: processes
             .iter()
@@ -31,9 +33,9 @@ pub fn stacks_with_index(session: &Session) -> (StackModel, Vec<Vec<Option<usize
             .unwrap_or(0),
         end_unix_ns: ends.max().unwrap_or(0),
         processes,
-        locations: nodes.locations,
-        stacks: nodes.stacks,
-        jobs: nodes.jobs,
+        locations: locations.map(|&id| session.names.get(id).clone()).collect(),
+        stacks: nodes.stacks.values,
+        jobs: nodes.jobs.values,
         peak_bytes: peak_bytes(session),
         findings: findings(session),
         quality: quality(session),
@@ -44,52 +46,24 @@ pub fn stacks_with_index(session: &Session) -> (StackModel, Vec<Vec<Option<usize
 /// The stacks and locations of all processes.
 #[derive(Default)]
 struct Nodes {
-    stacks: Vec<StackNode>,
-    locations: Vec<crate::symbols::Location>,
-    known_stacks: FxHashMap<(Option<usize>, usize), usize>,
-    known_locations: FxHashMap<LocationId, usize>,
-    jobs: Vec<String>,
-    known_jobs: FxHashMap<String, u32>,
+    stacks: Interner<StackNode>,
+    locations: Interner<LocationId>,
+    jobs: Interner<String>,
 }
 
 impl Nodes {
     /// The number of a job's name; `None` outside of jobs.
     fn job(&mut self, process: &Process, job: JobKey) -> Option<u32> {
-        if job == JobKey::NONE {
-            return None;
-        }
-        let name = process.job_name(job);
-        if let Some(&known) = self.known_jobs.get(&*name) {
-            return Some(known);
-        }
-        let number = self.jobs.len() as u32;
-        self.jobs.push(name.to_string());
-        self.known_jobs.insert(name.into_owned(), number);
-        Some(number)
+        (job != JobKey::NONE).then(|| self.jobs.number_of(&*process.job_name(job)))
     }
 
-    fn intern(&mut self, parent: Option<usize>, id: LocationId, session: &Session) -> usize {
-        let locations = &mut self.locations;
-        let location = *self.known_locations.entry(id).or_insert_with(|| {
-            locations.push(session.names.get(id).clone());
-            locations.len() - 1
-        });
-        let stacks = &mut self.stacks;
-        *self
-            .known_stacks
-            .entry((parent, location))
-            .or_insert_with(|| {
-                stacks.push(StackNode { parent, location });
-                stacks.len() - 1
-            })
+    fn stack(&mut self, parent: Option<usize>, id: LocationId) -> usize {
+        let location = self.locations.number(id) as usize;
+        self.stacks.number(StackNode { parent, location }) as usize
     }
 }
 
-fn describe(
-    process: &Process,
-    session: &Session,
-    nodes: &mut Nodes,
-) -> (ProcessStacks, Vec<Option<usize>>) {
+fn describe(process: &Process, nodes: &mut Nodes) -> (ProcessStacks, Vec<Option<usize>>) {
     let (header, registry, sums) = (&process.header, &process.registry, &process.sums);
     let elapsed_ns = |units| registry.elapsed_ns(units);
     let mut threads: Vec<ThreadName> = registry
@@ -101,7 +75,7 @@ fn describe(
             started_ns: elapsed_ns(thread.started),
         })
         .collect();
-    let (sites, lives, of_stack) = sites(process, session, nodes, &mut threads);
+    let (sites, lives, of_stack) = sites(process, nodes, &mut threads);
     let resident = registry.resident.iter().map(|sample| Reading {
         elapsed_ns: elapsed_ns(sample.time),
         bytes: sample.bytes,
@@ -160,7 +134,6 @@ fn heap(process: &Process) -> Vec<Reading> {
 /// The sites, the lifetimes of their blocks, and the nodes of stacks outside of jobs.
 fn sites(
     process: &Process,
-    session: &Session,
     nodes: &mut Nodes,
     threads: &mut Vec<ThreadName>,
 ) -> (Vec<SiteSum>, Lifetimes, Vec<Option<usize>>) {
@@ -179,7 +152,7 @@ fn sites(
         let root = process.job_root(site.job);
         let of_stack = of_stack
             .entry(root)
-            .or_insert_with(|| nodes_of_stacks(process, session, nodes, root));
+            .or_insert_with(|| nodes_of_stacks(process, nodes, root));
         let stack = of_stack[site.stack.0 as usize];
         let job = *jobs
             .entry(site.job)
@@ -228,7 +201,6 @@ fn sites(
 /// outside of jobs.
 fn nodes_of_stacks(
     process: &Process,
-    session: &Session,
     nodes: &mut Nodes,
     root: Option<LocationId>,
 ) -> Vec<Option<usize>> {
@@ -241,7 +213,7 @@ fn nodes_of_stacks(
             at = stacks.get(at).map_or(StackId::EMPTY, |stack| stack.parent);
         }
     }
-    let root = root.map(|root| nodes.intern(None, root, session));
+    let root = root.map(|root| nodes.stack(None, root));
     let mut of_stack = vec![root; stacks.n_stacks()];
     for (id, _) in stacks.iter() {
         let at = id.0 as usize;
@@ -252,7 +224,7 @@ fn nodes_of_stacks(
         let parent = of_stack[process.caller(id).0 as usize];
         let shown = process.innermost(id).into_iter();
         of_stack[at] = shown.fold(parent, |caller, location| {
-            Some(nodes.intern(caller, location, session))
+            Some(nodes.stack(caller, location))
         });
     }
     of_stack

@@ -4,6 +4,7 @@ use heaptide_tally::Amount;
 use rustc_hash::FxHashMap;
 
 use super::function_of;
+use crate::interner::Interner;
 use crate::load::Session;
 use crate::model::diff::{Change, DiffFrame, DiffStack, Estimate};
 use crate::model::{Measure, StackModel};
@@ -50,21 +51,13 @@ pub(super) fn rows(
 
 /// Merged locations and frames, and for each stack of the model its innermost frame. Lines of one function may be merged.
 fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<DiffFrame>, Vec<usize>) {
-    let mut locations: Vec<Location> = Vec::new();
-    let mut known: FxHashMap<Location, u32> = FxHashMap::default();
-    let location_of: Vec<u32> = all
-        .locations
-        .iter()
-        .map(|at| {
-            let at = if by_line { at.clone() } else { function_of(at) };
-            *known.entry(at.clone()).or_insert_with(|| {
-                locations.push(at);
-                locations.len() as u32 - 1
-            })
-        })
-        .collect();
-    let mut frames: Vec<DiffFrame> = Vec::new();
-    let mut numbers: FxHashMap<DiffFrame, usize> = FxHashMap::default();
+    let mut locations = Interner::default();
+    let location_of = all.locations.iter().map(|at| {
+        let at = if by_line { at.clone() } else { function_of(at) };
+        locations.number(at)
+    });
+    let location_of: Vec<u32> = location_of.collect();
+    let mut frames = Interner::default();
     let mut frame_of: Vec<usize> = Vec::with_capacity(all.stacks.len());
     for stack in &all.stacks {
         // Callers come first.
@@ -72,12 +65,9 @@ fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<DiffFrame>, Vec
             location: location_of[stack.location],
             caller: stack.parent.map(|parent| frame_of[parent]),
         };
-        frame_of.push(*numbers.entry(frame).or_insert_with(|| {
-            frames.push(frame);
-            frames.len() - 1
-        }));
+        frame_of.push(frames.number(frame) as usize);
     }
-    (locations, frames, frame_of)
+    (locations.values, frames.values, frame_of)
 }
 
 fn add(sum: &mut Estimate, amount: Amount) {

@@ -3,6 +3,8 @@
 use heaptide_capture::heap::{HeapSnapshot, NO_OBJECT, TypeInfo};
 use rustc_hash::FxHashMap;
 
+use crate::interner::Interner;
+
 /// The kind of a dict that is not the `__dict__` of an object, as heapy writes it.
 pub const PLAIN_DICT: &str = "dict (no owner)";
 
@@ -19,7 +21,7 @@ pub struct Kinds {
 
 impl Kinds {
     pub fn new(snapshot: &HeapSnapshot, owners: &[u32]) -> Kinds {
-        let mut labels = Labels::default();
+        let mut labels = Interner::default();
         let of_types: Vec<u32> = snapshot
             .types
             .iter()
@@ -42,13 +44,13 @@ impl Kinds {
                 let owner_type = snapshot.objects.types[owner as usize];
                 *dicts_of.entry(owner_type).or_insert_with(|| {
                     let name = of_types.get(owner_type as usize).copied().unwrap_or(0);
-                    let label = format!("dict of {}", labels.get(name));
+                    let label = format!("dict of {}", labels.values[name as usize]);
                     labels.number(label)
                 })
             })
             .collect();
         Kinds {
-            labels: labels.texts,
+            labels: labels.values,
             of_types,
             of_objects,
         }
@@ -80,28 +82,6 @@ impl Kinds {
 
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
-    }
-}
-
-#[derive(Default)]
-struct Labels {
-    texts: Vec<String>,
-    numbers: FxHashMap<String, u32>,
-}
-
-impl Labels {
-    fn number(&mut self, text: String) -> u32 {
-        if let Some(&number) = self.numbers.get(&text) {
-            return number;
-        }
-        let number = self.texts.len() as u32;
-        self.texts.push(text.clone());
-        self.numbers.insert(text, number);
-        number
-    }
-
-    fn get(&self, number: u32) -> &str {
-        self.texts.get(number as usize).map_or("", String::as_str)
     }
 }
 

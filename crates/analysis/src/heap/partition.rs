@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::labels;
 use super::set::ObjectSet;
 use super::view::Heap;
+use crate::interner::Interner;
 
 /// The property that objects of a row share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,19 +162,19 @@ fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
     let snapshot = &heap.snapshot;
     let type_of = |object: u32| snapshot.objects.types[object as usize];
     match by {
-        By::Kind => intern(
+        By::Kind => group_by_key(
             set.iter().map(|object| heap.kinds.of(object)),
             |kind: &u32| heap.kinds.label(*kind).to_owned(),
         ),
-        By::Type => intern(
+        By::Type => group_by_key(
             set.iter().map(|object| heap.kinds.of_type(type_of(object))),
             |kind| heap.kinds.label(*kind).to_owned(),
         ),
-        By::Size => intern(set.iter().map(|object| heap.bytes(object)), |size| {
+        By::Size => group_by_key(set.iter().map(|object| heap.bytes(object)), |size| {
             // Heapy right-aligns sizes, so that rows sort by size.
             format!("{size:>9}")
         }),
-        By::Module => intern(
+        By::Module => group_by_key(
             set.iter().map(|object| {
                 let one = snapshot.type_of(object);
                 if one.module.is_empty() {
@@ -206,7 +207,7 @@ fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
             (groups, names)
         }
         By::Unity => (vec![0; set.len()], vec!["<Anything>".to_owned()]),
-        By::Producer => intern(
+        By::Producer => group_by_key(
             set.iter().map(|object| heap.site(object)),
             |site| match site {
                 Some((file, line)) => format!("{file}:{line}"),
@@ -216,22 +217,14 @@ fn classify(heap: &Heap, set: &ObjectSet, by: By) -> (Vec<u32>, Vec<String>) {
     }
 }
 
-fn intern<K: Hash + Eq>(
+/// Returns the number of each object's group, and the names of the groups.
+fn group_by_key<K: Clone + Hash + Eq>(
     keys: impl Iterator<Item = K>,
     name: impl Fn(&K) -> String,
 ) -> (Vec<u32>, Vec<String>) {
-    let mut numbers: FxHashMap<K, u32> = FxHashMap::default();
-    let mut names = Vec::new();
-    let groups = keys.map(|key| {
-        if let Some(&number) = numbers.get(&key) {
-            return number;
-        }
-        let number = names.len() as u32;
-        names.push(name(&key));
-        numbers.insert(key, number);
-        number
-    });
-    (groups.collect(), names)
+    let mut known = Interner::default();
+    let groups = keys.map(|key| known.number(key)).collect();
+    (groups, known.values.iter().map(name).collect())
 }
 
 /// Groups objects by the keys of all references to them, in one pass over the references.
@@ -304,7 +297,7 @@ fn incoming(
 
 /// Different keys with the same text form one row.
 fn merge_names(groups: Vec<u32>, names: Vec<String>) -> (Vec<u32>, Vec<String>) {
-    let (merged, unique) = intern(names.iter(), |name| (*name).clone());
+    let (merged, unique) = group_by_key(names.iter(), |name| (*name).clone());
     let groups = groups.into_iter().map(|group| merged[group as usize]);
     (groups.collect(), unique)
 }

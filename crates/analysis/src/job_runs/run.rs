@@ -2,10 +2,10 @@
 
 use heaptide_capture::Outcome;
 use heaptide_capture::identity::{self, Identity};
-use rustc_hash::FxHashMap;
 
 use super::maybe::Maybe;
 use crate::filter::shown_name;
+use crate::interner::Interner;
 use crate::model::Stopped;
 
 /// How runs can end, in the order of the columns of reports.
@@ -92,25 +92,6 @@ pub struct JobProcess {
     pub stopped: Option<Stopped>,
 }
 
-/// Texts without repetition, and their numbers.
-#[derive(Clone, Debug, Default)]
-pub struct Texts<T> {
-    pub all: Vec<T>,
-    numbers: FxHashMap<T, u32>,
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Texts<T> {
-    pub fn number(&mut self, text: T) -> u32 {
-        if let Some(&number) = self.numbers.get(&text) {
-            return number;
-        }
-        let number = self.all.len() as u32;
-        self.all.push(text.clone());
-        self.numbers.insert(text, number);
-        number
-    }
-}
-
 /// All runs that a report covers, from any number of sources.
 #[derive(Clone, Debug, Default)]
 pub struct JobRuns {
@@ -118,14 +99,14 @@ pub struct JobRuns {
     /// Runs that the report leaves out. They also change the resident size of their process.
     pub left_out: Vec<JobRun>,
     pub processes: Vec<JobProcess>,
-    pub names: Texts<String>,
-    pub errors: Texts<String>,
+    pub names: Interner<String>,
+    pub errors: Interner<String>,
     /// The key of the label by which the report groups; other labels are not stored.
     pub label: Option<String>,
-    pub label_values: Texts<String>,
-    pub captures: Texts<String>,
+    pub label_values: Interner<String>,
+    pub captures: Interner<String>,
     /// `function at file:line`.
-    pub sites: Texts<String>,
+    pub sites: Interner<String>,
     /// Keys of all runs, one after the other.
     keys: String,
     /// Sites of all runs, with their bytes.
@@ -142,7 +123,7 @@ const SAME_START_SECONDS: f64 = 0.5;
 
 impl JobRuns {
     pub fn name(&self, run: &JobRun) -> &str {
-        &self.names.all[run.name as usize]
+        &self.names.values[run.name as usize]
     }
 
     pub fn process(&self, run: &JobRun) -> &JobProcess {
@@ -250,7 +231,7 @@ impl JobRuns {
 
     /// Leaves out all runs whose name does not pass.
     pub fn retain_names(&mut self, passes: impl Fn(&str) -> bool) {
-        let passing: Vec<bool> = self.names.all.iter().map(|name| passes(name)).collect();
+        let passing: Vec<bool> = self.names.values.iter().map(|name| passes(name)).collect();
         let runs = std::mem::take(&mut self.runs).into_iter();
         let (kept, left_out) = runs.partition(|run| passing[run.name as usize]);
         self.runs = kept;

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use super::levels::{Levels, in_time, of_process};
 use super::run::{JobRun, JobRuns, OUTCOMES};
 use super::trend::{Trend, Verdict, trend};
+use crate::interner::Interner;
 
 /// The runs that share a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -194,23 +195,18 @@ pub struct JobTable {
 const LIMIT_STEP: u64 = 16 << 20;
 
 pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
-    let mut keys: Vec<(u32, u32, &str)> = Vec::new();
-    let mut numbers: FxHashMap<(u32, u32, &str), u32> = FxHashMap::default();
+    let mut keys = Interner::default();
     // Runs that are left out have groups, but no rows.
     let all: Vec<&JobRun> = runs.runs.iter().chain(&runs.left_out).collect();
     let mut group_of: Vec<u32> = all
         .iter()
         .map(|run| {
             let host = runs.process(run).identity.host.as_str();
-            let key = match grouping {
+            keys.number(match grouping {
                 Grouping::Name => (run.name, 0, ""),
                 Grouping::Worker => (run.name, run.process, ""),
                 Grouping::Host => (run.name, 0, host),
                 Grouping::Label => (run.name, run.label.get().map_or(0, |label| label + 1), ""),
-            };
-            *numbers.entry(key).or_insert_with(|| {
-                keys.push(key);
-                keys.len() as u32 - 1
             })
         })
         .collect();
@@ -226,7 +222,7 @@ pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
     let mut rows: Vec<(JobRow, u32)> = members
         .map(|members| {
             let number = group_of[members[0] as usize];
-            let (name, process, host) = keys[number as usize];
+            let (name, process, host) = keys.values[number as usize];
             let label = runs.runs[members[0] as usize].label.get();
             let label = label.filter(|_| grouping == Grouping::Label);
             let group = Group {
@@ -238,8 +234,8 @@ pub fn job_table(runs: &JobRuns, grouping: Grouping) -> JobTable {
             let row = JobRow {
                 process: (grouping == Grouping::Worker).then_some(process),
                 host: (grouping == Grouping::Host).then(|| host.to_owned()),
-                label: label.map(|label| runs.label_values.all[label as usize].clone()),
-                ..group.row(&runs.names.all[name as usize])
+                label: label.map(|label| runs.label_values.values[label as usize].clone()),
+                ..group.row(&runs.names.values[name as usize])
             };
             (row, number)
         })
@@ -393,8 +389,8 @@ impl Group<'_> {
             let sum = bytes.entry(site).or_default();
             *sum = sum.saturating_add(n);
         }
-        let (site, bytes) = largest(bytes, &self.runs.sites.all)?;
-        Some((self.runs.sites.all[site as usize].clone(), bytes))
+        let (site, bytes) = largest(bytes, &self.runs.sites.values)?;
+        Some((self.runs.sites.values[site as usize].clone(), bytes))
     }
 
     fn most_frequent_error(&self) -> Option<String> {
@@ -402,8 +398,8 @@ impl Group<'_> {
         for error in self.iter().filter_map(|run| run.error.get()) {
             *counts.entry(error).or_default() += 1;
         }
-        let (error, _) = largest(counts, &self.runs.errors.all)?;
-        Some(self.runs.errors.all[error as usize].clone())
+        let (error, _) = largest(counts, &self.runs.errors.values)?;
+        Some(self.runs.errors.values[error as usize].clone())
     }
 }
 

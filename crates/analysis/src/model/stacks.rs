@@ -28,7 +28,7 @@ pub struct StackModel {
     pub quality: Quality,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackNode {
     /// Index of the stack this one was called from; `None` at the root.
     pub parent: Option<usize>,

@@ -6,6 +6,8 @@ use heaptide_capture::line_table::LineTable;
 use heaptide_capture::{CodeText, Frame, PYTHON_ARENA_FILE, SymbolText};
 use rustc_hash::FxHashMap;
 
+use crate::interner::Interner;
+
 /// The file of the location of Heaptide's own memory.
 const OWN_FILE: &str = "<heaptide>";
 /// The file of frames that represent jobs.
@@ -57,19 +59,18 @@ pub struct LocationId(pub u32);
 /// All locations of a session.
 #[derive(Default)]
 pub struct Names {
-    locations: Vec<Location>,
-    ids: FxHashMap<Location, LocationId>,
+    locations: Interner<Location>,
     texts: FxHashMap<Rc<str>, ()>,
 }
 
 impl Names {
     pub fn get(&self, id: LocationId) -> &Location {
-        &self.locations[id.0 as usize]
+        &self.locations.values[id.0 as usize]
     }
 
     /// All locations, by ID.
     pub fn iter(&self) -> impl Iterator<Item = &Location> {
-        self.locations.iter()
+        self.locations.values.iter()
     }
 
     /// The same location under another file name.
@@ -140,13 +141,7 @@ impl Names {
     }
 
     fn intern(&mut self, location: Location) -> LocationId {
-        if let Some(&id) = self.ids.get(&location) {
-            return id;
-        }
-        let id = LocationId(self.locations.len() as u32);
-        self.locations.push(location.clone());
-        self.ids.insert(location, id);
-        id
+        LocationId(self.locations.number(location))
     }
 }
 

@@ -112,7 +112,7 @@ fn add_captures(runs: &mut JobRuns, paths: &[PathBuf], here: &ThisMachine) -> Re
 
 /// Drops runs of jobs that no pattern matches.
 pub(crate) fn keep_matching(runs: &mut JobRuns, patterns: &[&String]) -> Result<(), Failure> {
-    let known = runs.names.all.clone();
+    let known = runs.names.values.clone();
     runs.retain_names(|name| patterns.iter().any(|pattern| glob::matches(pattern, name)));
     if runs.runs.is_empty() {
         let shown: Vec<&str> = known.iter().take(10).map(String::as_str).collect();
@@ -167,7 +167,7 @@ pub(crate) fn capture_links(runs: &JobRuns, folder: Option<&Path>) -> Vec<Captur
         };
         folder.canonicalize().ok()
     });
-    let captures = runs.captures.all.iter();
+    let captures = runs.captures.values.iter();
     captures
         .map(|path| {
             let page = beside(Path::new(path), "flamegraph", "html").canonicalize();

@@ -3,9 +3,8 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
+use heaptide_analysis::interner::Interner;
 use rustc_hash::FxHashMap;
-
-use super::v8::Texts;
 
 /// A call and its caller.
 #[derive(Default)]
@@ -28,19 +27,19 @@ pub struct Traces {
 }
 
 impl Traces {
-    pub fn new(heap: &Heap, texts: &mut Texts) -> Traces {
+    pub fn new(heap: &Heap, texts: &mut Interner<String>) -> Traces {
         let Some(stacks) = heap.stacks() else {
             return Traces::default();
         };
         let mut traces = Traces {
-            functions: vec![(texts.number("(root)"), texts.number(""), 0)],
+            functions: vec![(texts.number_of("(root)"), texts.number_of(""), 0)],
             calls: vec![Call::default()],
             ..Traces::default()
         };
         for frame in &stacks.frames {
             let function = (
-                texts.number(&frame.function),
-                texts.number(&frame.file),
+                texts.number_of(&frame.function),
+                texts.number_of(&frame.file),
                 frame.line,
             );
             traces.functions.push(function);

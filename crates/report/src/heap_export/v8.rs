@@ -8,6 +8,7 @@ use std::io::{self, Write};
 
 use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::dominators::TOP;
+use heaptide_analysis::interner::Interner;
 use heaptide_capture::heap::{EdgeType, Label, RootCategory};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -67,32 +68,13 @@ pub fn heapsnapshot(out: &mut dyn Write, heap: &Heap) -> io::Result<()> {
     out.write_all(b"],\n\"trace_tree\":[")?;
     traces.write_tree(out)?;
     out.write_all(b"],\n\"samples\":[],\n\"locations\":[],\n\"strings\":[")?;
-    for (at, text) in export.texts.list.iter().enumerate() {
+    for (at, text) in export.texts.values.iter().enumerate() {
         if at > 0 {
             out.write_all(b",\n")?;
         }
         write_text(out, text)?;
     }
     out.write_all(b"]}\n")
-}
-
-/// Numbered texts without duplicates.
-#[derive(Default)]
-pub struct Texts {
-    list: Vec<String>,
-    numbers: FxHashMap<String, u32>,
-}
-
-impl Texts {
-    pub fn number(&mut self, text: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(text) {
-            return number;
-        }
-        let number = self.list.len() as u32;
-        self.list.push(text.to_owned());
-        self.numbers.insert(text.to_owned(), number);
-        number
-    }
 }
 
 /// A node that is not an object: the root, a group.
@@ -103,7 +85,7 @@ struct Synthetic {
 
 struct Export<'a> {
     heap: &'a Heap,
-    texts: Texts,
+    texts: Interner<String>,
     /// Text numbers of kinds, of reference names, of `weak` and of `memory`.
     kind_texts: Vec<u32>,
     name_texts: Vec<u32>,
@@ -116,14 +98,14 @@ struct Export<'a> {
 
 impl<'a> Export<'a> {
     fn new(heap: &'a Heap) -> Export<'a> {
-        let mut texts = Texts::default();
-        texts.number("");
+        let mut texts = Interner::default();
+        texts.number_of("");
         let kinds = 0..heap.kinds.len() as u32;
         let kind_texts = kinds
-            .map(|kind| texts.number(heap.kinds.label(kind)))
+            .map(|kind| texts.number_of(heap.kinds.label(kind)))
             .collect();
         let names = heap.snapshot.names.iter();
-        let name_texts = names.map(|name| texts.number(name)).collect();
+        let name_texts = names.map(|name| texts.number_of(name)).collect();
         let objects = 0..heap.n_objects() as u32;
         let large = objects.filter_map(|object| {
             let extra = heap.bytes(object) - own_bytes(heap, object);
@@ -132,8 +114,8 @@ impl<'a> Export<'a> {
         });
         Export {
             heap,
-            weak: texts.number("weak"),
-            memory: texts.number("memory"),
+            weak: texts.number_of("weak"),
+            memory: texts.number_of("memory"),
             kind_texts,
             name_texts,
             ids: ids(&heap.snapshot.objects.addresses),
@@ -164,7 +146,7 @@ impl<'a> Export<'a> {
         let mut groups: Vec<Synthetic> = GROUPS
             .iter()
             .map(|name| Synthetic {
-                name: self.texts.number(name),
+                name: self.texts.number_of(*name),
                 edges: Vec::new(),
             })
             .collect();
@@ -186,11 +168,11 @@ impl<'a> Export<'a> {
         }
         let below = (0..GROUPS.len() as u32).map(|at| (ELEMENT, at, 2 + at));
         let roots = Synthetic {
-            name: self.texts.number("(GC roots)"),
+            name: self.texts.number_of("(GC roots)"),
             edges: below.collect(),
         };
         let top = Synthetic {
-            name: self.texts.number(""),
+            name: self.texts.number_of(""),
             edges: vec![(ELEMENT, 0, 1)],
         };
         let mut nodes = vec![top, roots];
@@ -244,11 +226,11 @@ impl<'a> Export<'a> {
         let heap = self.heap;
         let kind = heap.kinds.of(object);
         match heap.snapshot.value_of(object) {
-            Some(value) => self.texts.number(value),
+            Some(value) => self.texts.number_of(value),
             None => match heap.own_name(object) {
                 Some(name) => self
                     .texts
-                    .number(&format!("{} {name}", heap.kinds.label(kind))),
+                    .number_of(&format!("{} {name}", heap.kinds.label(kind))),
                 None => self.kind_texts[kind as usize],
             },
         }

@@ -1,10 +1,10 @@
 //! gprof2dot's JSON: functions, and for each stack its functions and bytes.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
 use heaptide_analysis::Measure;
+use heaptide_analysis::interner::Interner;
 use heaptide_analysis::model::StackModel;
 use serde_json::{Value, json};
 
@@ -40,15 +40,9 @@ type Function = (Rc<str>, Rc<str>);
 
 /// The function of each location, and all functions.
 fn functions(model: &StackModel) -> (Vec<usize>, Vec<Function>) {
-    let mut known: HashMap<Function, usize> = HashMap::new();
-    let mut functions = Vec::new();
-    let of_location = model.locations.iter().map(|at| {
-        let key = (at.function.clone(), at.file.clone());
-        *known.entry(key).or_insert_with_key(|key| {
-            functions.push(key.clone());
-            functions.len() - 1
-        })
-    });
-    let of_location = of_location.collect();
-    (of_location, functions)
+    let mut functions = Interner::default();
+    let locations = model.locations.iter();
+    let of_location = locations.map(|at| (at.function.clone(), at.file.clone()));
+    let of_location = of_location.map(|function| functions.number(function) as usize);
+    (of_location.collect(), functions.values)
 }

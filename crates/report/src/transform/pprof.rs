@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use heaptide_analysis::Measure;
+use heaptide_analysis::interner::Interner;
 use heaptide_analysis::model::{ProcessStacks, ProcessSummary, SiteSum, StackModel, ThreadName};
 
 use super::protobuf::Message;
@@ -48,29 +49,17 @@ mod field {
 const INTERPRETER: u64 = 1;
 
 /// The texts of a profile without duplicates; the first is empty, as the format requires.
-struct Texts {
-    known: HashMap<String, u64>,
-    texts: Vec<String>,
-}
+struct Texts(Interner<String>);
 
 impl Texts {
     fn new() -> Texts {
-        let mut texts = Texts {
-            known: HashMap::new(),
-            texts: Vec::new(),
-        };
+        let mut texts = Texts(Interner::default());
         texts.intern("");
         texts
     }
 
     fn intern(&mut self, text: &str) -> u64 {
-        if let Some(&at) = self.known.get(text) {
-            return at;
-        }
-        let at = self.texts.len() as u64;
-        self.known.insert(text.to_owned(), at);
-        self.texts.push(text.to_owned());
-        at
+        self.0.number_of(text).into()
     }
 }
 
@@ -92,7 +81,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
         }
     }
     gzip.write_all(locations(model, &mut texts).bytes())?;
-    for text in &texts.texts {
+    for text in &texts.0.values {
         let mut message = Message::default();
         message.element(field::STRING, text.as_bytes());
         gzip.write_all(message.bytes())?;

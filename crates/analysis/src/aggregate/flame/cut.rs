@@ -3,7 +3,8 @@
 use heaptide_tally::{Lifetime, Lifetimes};
 use rustc_hash::FxHashMap;
 
-use super::{FlameLimits, Interner};
+use super::FlameLimits;
+use crate::interner::Interner;
 use crate::model::flame::{FlameContent, FlameNode, Measured, Own};
 use crate::model::{Measure, SiteSum, StackModel};
 

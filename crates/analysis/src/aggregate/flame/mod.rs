@@ -6,10 +6,11 @@ mod job_spans;
 use std::rc::Rc;
 
 use heaptide_tally::Lifetime;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::stacks;
 use super::timeline::timeline;
+use crate::interner::Interner;
 use crate::load::Session;
 use crate::model::flame::{
     Flame, FlameContent, FlameLife, FlameLives, FlameLocation, FlameNode, FlameProcess,
@@ -239,31 +240,6 @@ fn threads(model: &StackModel) -> (Vec<FlameThread>, Vec<u32>) {
         }));
     }
     (threads, first)
-}
-
-/// Numbers values; equal values get the same number.
-struct Interner<T> {
-    values: Vec<T>,
-    known: FxHashMap<T, u32>,
-}
-
-impl<T> Default for Interner<T> {
-    fn default() -> Self {
-        Interner {
-            values: Vec::new(),
-            known: FxHashMap::default(),
-        }
-    }
-}
-
-impl<T: Clone + Eq + std::hash::Hash> Interner<T> {
-    fn number(&mut self, value: T) -> u32 {
-        let values = &mut self.values;
-        *self.known.entry(value.clone()).or_insert_with(|| {
-            values.push(value);
-            values.len() as u32 - 1
-        })
-    }
 }
 
 /// Returns the owner of each file and native library of these locations. The two sides of a comparison may lie in
