@@ -1,5 +1,7 @@
 //! The part of the protocol-buffer encoding that a profile needs: numbers, texts, nested messages.
 
+use heaptide_capture::wire::push_varint;
+
 /// A message that is being written. Single numbers that are 0 are left out: readers take missing numbers as 0.
 #[derive(Default)]
 pub struct Message {
@@ -39,12 +41,8 @@ impl Message {
         &self.bytes
     }
 
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+    fn varint(&mut self, value: u64) {
+        push_varint(&mut self.bytes, value);
     }
 }
 
