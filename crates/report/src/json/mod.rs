@@ -41,7 +41,7 @@ pub(crate) fn number(number: f64) -> Value {
     }
 }
 
-/// The source location of a frame. A line that is not known is 0.
+/// The source location of a frame. An unknown line is 0.
 pub(crate) fn location(at: &heaptide_analysis::model::Location) -> Value {
     json!({
         "function": &*at.function,

@@ -126,7 +126,7 @@ fn box_sizes(graph: &Graph, arrows: &[Arrow]) -> Vec<Size> {
     sizes.collect()
 }
 
-/// The connected parts, each as its boxes, in the order of their first boxes.
+/// The boxes of each connected part. Parts are in the order of their first boxes.
 fn parts(n: usize, arrows: &[Arrow]) -> Vec<Vec<usize>> {
     let mut near: Vec<Vec<usize>> = vec![Vec::new(); n];
     for arrow in arrows {

@@ -72,7 +72,7 @@ impl Guides {
     fn new(nodes: &[TreeNode]) -> Guides {
         let depths: Vec<usize> = nodes.iter().map(|node| node.depth).collect();
         let mut has_next = vec![false; nodes.len()];
-        // Nodes are visited in reverse order. By depth: whether another sibling follows.
+        // For each depth, whether a sibling follows: nodes are visited in reverse order.
         let mut follows: Vec<bool> = Vec::new();
         for (at, &depth) in depths.iter().enumerate().rev() {
             follows.resize((depth + 1).max(follows.len()), false);

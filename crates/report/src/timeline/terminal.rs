@@ -153,7 +153,7 @@ fn calls(
         writeln!(out)?;
     }
     if n_hidden > 0 {
-        writeln!(out, "{:>9}{n_hidden} more calls have no room here", "")?;
+        writeln!(out, "{:>9}{n_hidden} more calls do not fit here", "")?;
     }
     Ok(())
 }

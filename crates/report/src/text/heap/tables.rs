@@ -40,13 +40,7 @@ pub fn partition(
         return identity(out, table, first, n_rows, more);
     }
     if first == 0 {
-        writeln!(
-            out,
-            "Partition of a set of {} {}. Total size = {} bytes.",
-            table.count,
-            objects(table.count),
-            table.bytes
-        )?;
+        write_whole(out, table.count, table.bytes)?;
     }
     writeln!(
         out,
@@ -133,6 +127,15 @@ fn only_kind(table: &Partition) -> Option<&str> {
         .then_some(kind)
 }
 
+/// Writes the line above a table of kinds.
+fn write_whole(out: &mut dyn Write, count: u64, bytes: u64) -> io::Result<()> {
+    let objects = objects(count);
+    writeln!(
+        out,
+        "Partition of a set of {count} {objects}. Total size = {bytes} bytes."
+    )
+}
+
 /// Kinds with the size that each retains as a group.
 pub fn kinds_table(
     out: &mut dyn Write,
@@ -140,13 +143,7 @@ pub fn kinds_table(
     n_rows: usize,
     more: More,
 ) -> io::Result<()> {
-    writeln!(
-        out,
-        "Partition of a set of {} {}. Total size = {} bytes.",
-        table.count,
-        objects(table.count),
-        table.bytes
-    )?;
+    write_whole(out, table.count, table.bytes)?;
     writeln!(
         out,
         " Index  Count   %     Size   %  Retained   % {}{}",
