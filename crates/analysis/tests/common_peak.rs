@@ -1,4 +1,4 @@
-//! The common peak of several processes: one moment in every view of a session, equal to a naive replay.
+//! Every view of a session shows the same common peak of its processes, which equals that of a naive replay.
 
 use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
 use heaptide_analysis::model::{Number, PeakMoment};
@@ -164,7 +164,7 @@ fn common_peak_of_random_programs_equals_a_naive_replay() {
                         events.push((birth, block, Some(1 + random(1_000))));
                         events.push((birth + lifetime, block, None));
                     }
-                    // Of the same block, the allocation comes first.
+                    // The allocation of a block comes before its free.
                     events.sort_by_key(|event| (event.0, event.1, event.2.is_none()));
                     events.retain(|event| event.0 < end_us);
                     let start_us = random(end_us / 2);
@@ -207,7 +207,7 @@ fn rise_of_one_clock_unit_in_a_long_run_is_found() {
 }
 
 #[test]
-fn filters_of_sites_and_time_keep_one_moment() {
+fn all_views_of_a_time_interval_show_the_same_peak() {
     let one = "alloc a 1000 at main > load; time 300; free a; time 500; alloc b 400 at main > save; end 900";
     let two = "time 400; alloc a 700 at main > load; time 800; alloc b 10 at main; free a; end 900";
     let with = |filter: Filter| {

@@ -145,7 +145,7 @@ fn numbers_of_a_row_agree_with_the_runs() {
     let retained = row.retained.unwrap();
     assert_eq!((retained.basis, retained.bytes), (Basis::Blocks, Some(300)));
     assert_eq!(row.verdict(), Verdict::Leaks);
-    // 2,000,019 bytes and a fifth, in steps of 16 MiB.
+    // The largest resident size plus 20%, rounded up to a multiple of 16 MiB.
     assert_eq!(row.suggested_limit_bytes, Some(16 << 20));
 }
 

@@ -81,7 +81,7 @@ fn launcher_of_the_profiler_is_hidden() {
     let script =
         format!("alloc a 10 at {command} > {own} > main:3; alloc b 5 at {command} > {own}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
-    // A stack with only the command, after the program has ended; or a program of the same name.
+    // After the program has ended, a stack has only the frame of the command. A program of the same name is not hidden.
     let end = "alloc b 5 at <module>@/venv/bin/heaptide:9";
     let script = format!("alloc a 10 at {command} > {own} > main:3; {end}");
     assert_eq!(shown(&script), ["main:/srv/job/job.py:3 10", "none 5"]);
