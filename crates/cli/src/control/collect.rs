@@ -234,6 +234,7 @@ fn plain(name: &str) -> String {
     }
 }
 
+/// Percent-encodes a text for one component of a URL.
 pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -12,6 +12,7 @@ use heaptide_procfs as procfs;
 use heaptide_report::json::jobs::CaptureLink;
 use heaptide_report::shell;
 
+use crate::control::collect::encode;
 use crate::exit::Failure;
 use crate::input;
 use crate::messages::message;
@@ -46,7 +47,7 @@ pub(crate) fn read(paths: &[&PathBuf], label: Option<String>) -> Result<JobRuns,
         )));
     }
     let (captures, files): (Vec<PathBuf>, Vec<PathBuf>) =
-        files.into_iter().partition(|path| is_capture(path));
+        files.into_iter().partition(|path| may_be_capture(path));
     let mut reader = RecordReader::with_label(label);
     for path in &files {
         let read = File::open(path).and_then(|file| reader.read(BufReader::new(file)));
@@ -71,8 +72,8 @@ pub(crate) fn read(paths: &[&PathBuf], label: Option<String>) -> Result<JobRuns,
     Ok(runs)
 }
 
-/// Whether a file is a capture; job records are text.
-fn is_capture(path: &Path) -> bool {
+/// Whether a file may be a capture, of any profiler: job records are JSON.
+fn may_be_capture(path: &Path) -> bool {
     let mut first = [0];
     let read = File::open(path).and_then(|mut file| file.read(&mut first));
     matches!(read, Ok(1))
@@ -185,18 +186,12 @@ pub(crate) fn capture_links(runs: &JobRuns, folder: Option<&Path>) -> Vec<Captur
 fn address(file: &Path, folder: Option<&Path>) -> String {
     let relative = folder.and_then(|folder| file.strip_prefix(folder).ok());
     let text = relative.unwrap_or(file).display().to_string();
-    let mut out = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'/' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
-            byte => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
+    let names: Vec<String> = text.split('/').map(encode).collect();
+    let path = names.join("/");
     if relative.is_some() {
-        out
+        path
     } else {
-        format!("file://{out}")
+        format!("file://{path}")
     }
 }
 
