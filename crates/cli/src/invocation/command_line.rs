@@ -59,7 +59,7 @@ impl CommandLine {
         options.add(globals);
         at += 1;
         while let Some(argument) = arguments.get(at) {
-            if options.is_capture(argument) {
+            if options.names_captures(argument) {
                 // `lines --from` reads captures instead of running a program.
                 return whole(arguments);
             }
@@ -179,7 +179,7 @@ impl ValueOptions {
     }
 
     /// Whether this is the option that names captures instead of a program.
-    fn is_capture(&self, word: &OsStr) -> bool {
+    fn names_captures(&self, word: &OsStr) -> bool {
         let name = word.as_bytes().strip_prefix(b"--");
         let name = name.and_then(|name| name.split(|&byte| byte == b'=').next());
         self.capture.as_ref().map(String::as_bytes) == name && name.is_some()

@@ -1,13 +1,12 @@
 //! Finds the capture of a process: a recorded process has its capture open.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::PathBuf;
 
-use heaptide_capture::header::MAGIC;
 use heaptide_procfs::{self as procfs, OpenFile};
 
 use crate::exit::Failure;
+use crate::input::folders::is_capture;
 
 /// Returns the capture that a process writes, as a link in `/proc`, which works even if the file was moved or removed.
 pub(crate) fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
@@ -18,7 +17,7 @@ pub(crate) fn capture_of(pid: u32) -> Result<PathBuf, Failure> {
             format!("there is no process {pid}: check the process ID with ps")
         })
     })?;
-    let mut captures = files.filter(is_capture).map(|file| file.link);
+    let mut captures = files.filter(is_growing_capture).map(|file| file.link);
     captures.next().ok_or_else(|| {
         Failure::failed(format!(
             "process {pid} is not being recorded: start it with `heaptide run`, or use heaptide.Tracker in it"
@@ -34,11 +33,7 @@ pub(crate) fn recording() -> Vec<u32> {
 }
 
 /// Whether an open file is a capture being written. Readers of captures have them open only for reading.
-fn is_capture(open: &OpenFile) -> bool {
+fn is_growing_capture(open: &OpenFile) -> bool {
     let is_file = fs::metadata(&open.link).is_ok_and(|metadata| metadata.is_file());
-    let mut first = [0; MAGIC.len()];
-    is_file
-        && open.is_for_writing().unwrap_or(false)
-        && File::open(&open.link).is_ok_and(|mut file| file.read_exact(&mut first).is_ok())
-        && first == MAGIC
+    is_file && open.is_for_writing().unwrap_or(false) && is_capture(&open.link)
 }
