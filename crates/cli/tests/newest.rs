@@ -41,7 +41,7 @@ fn reports_use_the_newest_capture_and_name_it() {
 }
 
 #[test]
-fn newest_capture_comes_with_those_of_its_children() {
+fn reports_of_the_newest_capture_include_its_children() {
     let folder = Folder::new();
     captures(
         &folder,

@@ -68,12 +68,12 @@ fn search(
 ) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        let Ok(category) = entry.file_type() else {
+        let Ok(file_type) = entry.file_type() else {
             continue;
         };
-        if category.is_dir() && depth > 0 {
+        if file_type.is_dir() && depth > 0 {
             search(&path, depth - 1, is_wanted, found);
-        } else if category.is_file() && is_wanted(&path) {
+        } else if file_type.is_file() && is_wanted(&path) {
             found.push(path);
         }
     }
@@ -121,8 +121,8 @@ pub(crate) fn is_capture(path: &Path) -> bool {
     read.is_ok() && magic == MAGIC
 }
 
-/// Returns how far the clock of each host was ahead of the collecting one, in nanoseconds, as [`COLLECTED`] in the
-/// folders of these files states.
+/// Returns by how many nanoseconds the clock of each host was ahead of the clock of the host that collected these files.
+/// Reads [`COLLECTED`] in the folders of the files.
 pub(crate) fn clock_offsets<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> BTreeMap<String, i64> {
     let mut offsets = BTreeMap::new();
     let mut seen: Vec<&Path> = Vec::new();

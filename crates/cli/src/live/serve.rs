@@ -38,10 +38,10 @@ struct Shared {
     changed: Condvar,
 }
 
-/// The numbers of viewers that have not received the last update.
+/// The numbers of connected viewers. A viewer that has received the last update disconnects.
 #[derive(Default)]
 struct Viewers {
-    n_own: usize,
+    n_of_same_user: usize,
     n_strangers: usize,
 }
 
@@ -81,7 +81,7 @@ impl Server {
         let until = Instant::now() + LAST_UPDATE_TIMEOUT;
         self.0.feed.wait_last(LAST_UPDATE_TIMEOUT);
         let mut viewers = self.0.lock();
-        while viewers.n_own > 0 {
+        while viewers.n_of_same_user > 0 {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -187,7 +187,7 @@ impl Viewers {
     /// Returns the number of viewers of this sort (same user, or others), and its limit.
     fn count(&mut self, peer: Peer) -> (&mut usize, usize) {
         match peer {
-            Peer::SameUser => (&mut self.n_own, MAX_VIEWERS),
+            Peer::SameUser => (&mut self.n_of_same_user, MAX_VIEWERS),
             Peer::Stranger => (&mut self.n_strangers, MAX_STRANGERS),
         }
     }

@@ -37,7 +37,7 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// Ends the process like the signal, now that the terminal is restored.
+    /// Ends the process as the signal would. The terminal must have been restored.
     pub(crate) fn obey(self) {
         if let Exit::Signal(signal) = self {
             // If this fails, the command exits normally.

@@ -56,13 +56,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     });
     let heaps = heaps.collect::<Result<Vec<Heap>, Failure>>()?;
     match heaps.as_slice() {
-        [before, after] => two(matches, before, after),
-        [baseline, load, after] => three(matches, baseline, load, after),
+        [before, after] => compare(matches, before, after),
+        [baseline, load, after] => show_leaked(matches, baseline, load, after),
         _ => Err(Failure::Usage("name two or three snapshots".into())),
     }
 }
 
-fn two(matches: &ArgMatches, before: &Heap, after: &Heap) -> Result<(), Failure> {
+fn compare(matches: &ArgMatches, before: &Heap, after: &Heap) -> Result<(), Failure> {
     let by = show::by(matches);
     let difference = diff::diff(before, after, by);
     let mut output = Output::open(matches)?;
@@ -71,12 +71,12 @@ fn two(matches: &ArgMatches, before: &Heap, after: &Heap) -> Result<(), Failure>
             return json::write(out, &json::heap::difference(&difference, n_rows(matches)));
         }
         text::difference(out, &difference, by, n_rows(matches), More::Option)?;
-        writeln!(out, "\n{}", identity(after, before, &difference))
+        writeln!(out, "\n{}", object_changes(after, before, &difference))
     })?;
     output.finish()
 }
 
-fn identity(after: &Heap, before: &Heap, difference: &HeapDiff) -> String {
+fn object_changes(after: &Heap, before: &Heap, difference: &HeapDiff) -> String {
     if !difference.is_same_process {
         return "The snapshots are of different processes: only sums are compared.".to_owned();
     }
@@ -88,9 +88,15 @@ fn identity(after: &Heap, before: &Heap, difference: &HeapDiff) -> String {
     )
 }
 
-fn three(matches: &ArgMatches, baseline: &Heap, load: &Heap, after: &Heap) -> Result<(), Failure> {
-    let is_one = diff::is_same_process(baseline, after) && diff::is_same_process(load, after);
-    if !is_one {
+fn show_leaked(
+    matches: &ArgMatches,
+    baseline: &Heap,
+    load: &Heap,
+    after: &Heap,
+) -> Result<(), Failure> {
+    let is_same_process =
+        diff::is_same_process(baseline, after) && diff::is_same_process(load, after);
+    if !is_same_process {
         return Err(Failure::failed(
             "the snapshots are of different processes, so their objects cannot be matched: take all snapshots of one process",
         ));

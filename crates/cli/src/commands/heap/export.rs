@@ -7,11 +7,7 @@ use super::{file_argument, open, recording, snapshot_path};
 use crate::exit::Failure;
 use crate::output::destination::{self, Destination};
 
-const FORMATS: [(&str, &str); 3] = [
-    ("heapsnapshot", "heapsnapshot"),
-    ("json", "json"),
-    ("dot", "dot"),
-];
+const FORMATS: [&str; 3] = ["heapsnapshot", "json", "dot"];
 
 pub(super) fn arguments() -> Command {
     Command::new("export")
@@ -25,8 +21,8 @@ pub(super) fn arguments() -> Command {
         .arg(
             Arg::new("format")
                 .long("format")
-                .value_name("FORM")
-                .value_parser(FORMATS.map(|(name, _)| name))
+                .value_name("FORMAT")
+                .value_parser(FORMATS)
                 .default_value("heapsnapshot")
                 .help("output format"),
         )
