@@ -151,7 +151,7 @@ impl HeapView {
         self.set(ObjectSet::default())
     }
 
-    /// The objects at these addresses (`id()`), as far as they are in the snapshot.
+    /// The objects of the snapshot that have one of these addresses (`id()`).
     fn at(&self, addresses: Vec<u64>) -> HeapSet {
         let objects = &self.heap.snapshot.objects;
         let found = addresses.iter().filter_map(|&at| objects.find(at));

@@ -60,7 +60,7 @@ pub fn trust_contexts(trusted: bool) {
 }
 
 /// Begins a job. It runs where the context variable has the value `token`, or in the thread with this ident. `group` is
-/// a number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
+/// the number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
 #[pyfunction]
 #[pyo3(signature = (token, thread = None, group = 0))]
 pub fn job_begin(token: &Bound<'_, PyAny>, thread: Option<usize>, group: u32) -> Option<u32> {

@@ -22,7 +22,7 @@ pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>
     for at in 0..objects.len() {
         // SAFETY: the list is alive, and an item that another thread removes meanwhile gives null, which is skipped. The
         // item is not used after its type has been read, and nothing runs in between that could free it.
-        let kind = unsafe {
+        let type_ = unsafe {
             let object = ffi::PyList_GetItem(objects.as_ptr(), at as ffi::Py_ssize_t);
             if object.is_null() {
                 ffi::PyErr_Clear();
@@ -31,10 +31,10 @@ pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>
             ffi::Py_TYPE(object) as usize
         };
         // Objects of one type are often neighbours.
-        if kind != last {
-            last = kind;
-            position = *counts.entry(kind).or_insert_with(|| {
-                found.push((kind, 0));
+        if type_ != last {
+            last = type_;
+            position = *counts.entry(type_).or_insert_with(|| {
+                found.push((type_, 0));
                 found.len() - 1
             });
         }
@@ -64,7 +64,9 @@ pub fn count_tracked<'py>(
     };
     let found = counts.map(|counts| {
         let counts = counts.into_iter();
-        counts.map(|(kind, count)| (kind, count as usize)).collect()
+        counts
+            .map(|(type_, count)| (type_, count as usize))
+            .collect()
     });
     // SAFETY: the counted objects keep their types alive, and nothing has run that could free one.
     Ok(found.map(|found| unsafe { with_types(token.py(), found) }))
@@ -75,10 +77,10 @@ pub fn count_tracked<'py>(
 /// # Safety
 /// Types are at these addresses, and stay alive until this function returns.
 unsafe fn with_types(py: Python<'_>, found: Vec<(usize, usize)>) -> TypeCounts<'_> {
-    let named = found.into_iter().filter_map(|(kind, count)| {
+    let named = found.into_iter().filter_map(|(type_, count)| {
         // SAFETY: the caller guarantees that a live type is at each address.
-        let kind = unsafe { Bound::from_borrowed_ptr(py, kind as *mut ffi::PyObject) };
-        Some((kind.cast_into::<PyType>().ok()?, count))
+        let type_ = unsafe { Bound::from_borrowed_ptr(py, type_ as *mut ffi::PyObject) };
+        Some((type_.cast_into::<PyType>().ok()?, count))
     });
     named.collect()
 }
