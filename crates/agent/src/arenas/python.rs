@@ -18,12 +18,12 @@ use super::{N_LIBRARIES, Treatment};
 use crate::record::codes;
 use crate::{libraries, session};
 
-/// The number of the interpreter's hooks, after those of libraries with a bundled allocator.
+/// The index of the interpreter's hooks. Smaller indices are libraries with a bundled allocator.
 pub const PYTHON: usize = N_LIBRARIES;
 
-/// From Python 3.10 on, an arena has one mebibyte.
+/// The size of an arena since Python 3.10.
 const ARENA_BYTES: usize = 1 << 20;
-/// Builds of Python 3.15 and later that use huge pages: two mebibytes.
+/// The size of an arena in builds of Python 3.15 and later that use huge pages.
 const HUGE_ARENA_BYTES: usize = 2 << 20;
 
 /// The number of the arena frame; 0 before the first session.

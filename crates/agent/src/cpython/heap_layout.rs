@@ -1,5 +1,5 @@
-//! The layout, in each version, of the parts of objects that a heap walk names and measures. Tests compare it with the
-//! headers.
+//! The layout of the parts of objects that a heap walk names and measures, for each version of Python. Tests compare it
+//! with Python's headers.
 //!
 //! A walk finds references through the interpreter's own `tp_traverse`. The data here only names references and measures
 //! objects. Each walk first verifies the parts that refer to separate memory: frames and values stored in instances
@@ -40,7 +40,7 @@ pub struct HeapLayout {
     pub code_local_names: &'static [usize],
     /// `PyHeapTypeObject.ht_name`, which the fields of [`super::offsets::HeapTypeField`] follow.
     pub heap_type_name: usize,
-    /// `sizeof(PyHeapTypeObject)`, by which the offsets in it are confirmed.
+    /// `sizeof(PyHeapTypeObject)`. If the running interpreter has another size, offsets in the struct are not used.
     pub heap_type_size: usize,
     pub dict_keys: DictKeys,
     pub inline_values: InlineValues,
@@ -50,7 +50,7 @@ pub struct HeapLayout {
     pub static_types_have_header: bool,
     /// Whether an `int` stores its length in a tag (3.12 and later).
     pub tagged_numbers: bool,
-    /// Number of digits that the size of an `int` of value 0 includes.
+    /// The number of digits in the size of the `int` 0.
     pub least_digits: usize,
     /// Bytes before the content of a bytearray that is not empty (3.15).
     pub byte_array_header: usize,

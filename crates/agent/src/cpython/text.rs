@@ -126,8 +126,8 @@ unsafe fn encode<M: Memory>(
     let mut len = 0;
     let mut done = 0;
     while done < characters.count {
-        let now = (characters.count - done).min(CHUNK / characters.width);
-        let Some(raw) = chunk.get_mut(..now * characters.width) else {
+        let n_next = (characters.count - done).min(CHUNK / characters.width);
+        let Some(raw) = chunk.get_mut(..n_next * characters.width) else {
             return Err(Unreadable::Length);
         };
         let from = characters.address.wrapping_add(done * characters.width);
@@ -144,7 +144,7 @@ unsafe fn encode<M: Memory>(
             target.copy_from_slice(utf8);
             len += utf8.len();
         }
-        done += now;
+        done += n_next;
     }
     Ok(Written { len, cut: false })
 }

@@ -14,7 +14,7 @@ pub enum Unsupported {
     MissingSymbol { name: &'static str },
     /// The interpreter's version text does not start with two numbers.
     VersionText,
-    /// The version is older than the oldest or newer than the newest that has a table.
+    /// No table describes this version.
     Version { major: u8, minor: u8 },
     /// An alpha or beta: their layouts still change.
     PreRelease { major: u8, minor: u8 },
@@ -22,7 +22,7 @@ pub enum Unsupported {
     FreeThreaded,
     /// The debug offsets of 3.13 and later contradict themselves, or the known layout of the version.
     DebugOffsets { what: &'static str },
-    /// An object of the interpreter does not have the size or header that its version has.
+    /// An object of the interpreter has another size or header than in unmodified builds of the version.
     ForeignBuild { what: &'static str },
     /// The calling thread has no thread state.
     NoThreadState,

@@ -14,7 +14,7 @@ pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> Hea
     let mut columns = walked.columns;
     let n_objects = columns.handles.len();
     let numbering = Renumbering::new(walked.visited);
-    // By the number of an object in the order of addresses: its position in the order of the walk.
+    // For each object, in the order of addresses, its position in the order of the walk.
     let mut walk_positions = vec![0_u32; n_objects];
     for (at, handle) in columns.handles.iter().enumerate() {
         if let Some(number) = walk_positions.get_mut(numbering.number(*handle) as usize) {

@@ -9,8 +9,8 @@ use super::walk::Walk;
 use crate::cpython::offsets::{numpy_array, object};
 use crate::cpython::references::Object;
 
-/// Items of a list or tuple that are added at once.
-const MANY: usize = 32;
+/// The maximum number of items of a list or tuple that are added together.
+const MAX_ADDED: usize = 32;
 
 impl<O: Output> Walk<'_, O> {
     /// Adds some more items of a long list; `false` if none are left. A census scans the items while they are still in
@@ -19,11 +19,11 @@ impl<O: Output> Walk<'_, O> {
         let Some((items, n_items)) = self.long.pop() else {
             return false;
         };
-        let n_now = n_items.min(MANY);
-        if n_now < n_items {
-            self.failed |= !self.long.push((items + n_now * 8, n_items - n_now));
+        let n_added = n_items.min(MAX_ADDED);
+        if n_added < n_items {
+            self.failed |= !self.long.push((items + n_added * 8, n_items - n_added));
         }
-        for index in 0..n_now {
+        for index in 0..n_added {
             // SAFETY: `items` stored the address of this many items of a live object.
             let target = unsafe { Object::at(word_at(items + index * 8)) };
             self.edge(target, Label::new(EdgeType::Index, 0));
@@ -37,7 +37,7 @@ impl<O: Output> Walk<'_, O> {
     /// At the address are this many references or nulls, which belong to a live object.
     #[inline(always)]
     pub(super) unsafe fn items(&mut self, items: usize, n_items: usize) {
-        if !O::REFERENCES && n_items > MANY {
+        if !O::REFERENCES && n_items > MAX_ADDED {
             self.failed |= !self.long.push((items, n_items));
             return;
         }

@@ -19,8 +19,8 @@ use crate::cpython::references::{Object, Type};
 const BATCH: usize = 32;
 /// Batches that are filled at the same time; a power of two.
 const BATCHES: usize = 256;
-/// When the list has this many sorted objects, they are removed from it.
-const REMOVE_FROM: usize = 1 << 12;
+/// Sorted objects are removed from the list when it has at least this many.
+const MIN_REMOVED: usize = 1 << 12;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
@@ -70,15 +70,15 @@ impl Sums {
     #[inline(always)]
     fn next(&mut self, n_left: usize) -> Option<([Object; BATCH], usize)> {
         let waiting = self.objects.get(self.n_sorted..)?;
-        let n_now = waiting.len().checked_sub(n_left)?.min(BATCH);
-        let mut now = [*waiting.first()?; BATCH];
-        now[..n_now].copy_from_slice(&waiting[..n_now]);
-        self.n_sorted += n_now;
-        if self.n_sorted >= REMOVE_FROM && self.n_sorted * 2 >= self.objects.len() {
+        let n_taken = waiting.len().checked_sub(n_left)?.min(BATCH);
+        let mut taken = [*waiting.first()?; BATCH];
+        taken[..n_taken].copy_from_slice(&waiting[..n_taken]);
+        self.n_sorted += n_taken;
+        if self.n_sorted >= MIN_REMOVED && self.n_sorted * 2 >= self.objects.len() {
             self.objects.remove_first(self.n_sorted);
             self.n_sorted = 0;
         }
-        (n_now > 0).then_some((now, n_now))
+        (n_taken > 0).then_some((taken, n_taken))
     }
 
     fn add(&mut self, type_number: u32, sum: Sum) {

@@ -27,7 +27,7 @@ pub(super) unsafe fn local_name_objects(reader: &Reader, code: Object) -> Vec<Op
     let items = reader.basic_size(reader.known.tuple);
     let mut all = Vec::new();
     for offset in reader.heap.code_local_names {
-        // SAFETY: a code object has here null or a reference. A tuple has a length and as many references.
+        // SAFETY: at this offset, a code object has null or a reference. A tuple has a length, and that many references.
         unsafe {
             let tuple = reader.reference(code, *offset);
             let is_tuple = |tuple: &Object| reader.type_of(*tuple) == reader.known.tuple;

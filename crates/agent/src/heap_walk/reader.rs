@@ -1,4 +1,4 @@
-//! The walk's only access to the interpreter: reads of live objects, and calls of the few functions that create none.
+//! The walk's only access to the interpreter: reads of live objects, and calls of the few functions that create no object.
 //!
 //! A method is safe if the type of its argument ([`Object`], [`Type`], [`Frame`]) guarantees that the read is valid. Other
 //! reads, such as of a field that only lists have, are `unsafe`: the caller must check the object's type.

@@ -165,7 +165,7 @@ impl TypeEntry {
             size = SizeRule::Code;
         }
         let is_estimated = (has_frame && size == SizeRule::Fixed) || {
-            // The rule computes the same as the `__sizeof__` of these types, so the search ends at them.
+            // For these types, the rule gives the result of their own `__sizeof__`, so the search ends at them.
             let measured = [
                 known.list,
                 known.dict,

@@ -8,15 +8,16 @@ use super::column::Column;
 
 /// Bytes of an area, as a power of two.
 const AREA_BITS: u32 = 18;
-/// Objects start at a multiple of sixteen bytes; the interpreter's static ones at eight, in separate areas.
+/// Objects start at multiples of sixteen bytes. Static objects of the interpreter may start at other multiples of eight;
+/// these are in separate areas.
 const STEP_BITS: u32 = 4;
 const OFFSET_BITS: u32 = AREA_BITS - STEP_BITS;
-/// Words of bits of an area.
+/// Number of 64-bit words that hold the bits of an area.
 pub const AREA_WORDS: usize = 1 << (OFFSET_BITS - 6);
 /// Number of areas that fit into a handle: 64 GiB of memory that contains objects.
 const MAX_AREAS: usize = 1 << (32 - OFFSET_BITS);
 /// Slots of a new table; always a power of two.
-const FIRST: usize = 1 << 10;
+const FIRST_SLOTS: usize = 1 << 10;
 /// Entries of the cache of recently used areas; a power of two.
 const RECENT: usize = 64;
 /// Bits of a slot for the number of an area plus one.
@@ -78,7 +79,7 @@ pub fn area_of(handle: Handle) -> usize {
 impl Visited {
     pub fn new() -> Option<Visited> {
         Some(Visited {
-            slots: Column::zeroed(FIRST)?,
+            slots: Column::zeroed(FIRST_SLOTS)?,
             areas: Column::new(),
             bits: Column::new(),
             recent: [(u64::MAX, 0); RECENT],

@@ -124,7 +124,7 @@ impl Group {
         number_in(&self.limit)
     }
 
-    /// Returns the usage. Subtracts page cache that the kernel can drop, if the usage reaches the threshold with it.
+    /// Returns the usage. If it reaches the threshold, the page cache that the kernel can drop is subtracted.
     fn used_above(&self, threshold: u64) -> Option<u64> {
         let usage = number_in(&self.usage)?;
         if usage < threshold {

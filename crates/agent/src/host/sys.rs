@@ -232,7 +232,7 @@ pub(crate) fn barrier_on_all_threads() -> bool {
 }
 
 /// Writes one line to standard error with one system call, bypassing the program's buffers.
-pub(crate) fn complain(message: &str) {
+pub(crate) fn warn(message: &str) {
     let line = format!("heaptide: {message}\n");
     // A failed write cannot be reported anywhere.
     // SAFETY: the pointer and the length describe a live string.

@@ -1,5 +1,5 @@
-//! Charges jobs for blocks: a job for each block that it allocated. If several jobs extend a block, each is charged for the
-//! bytes that it added.
+//! Charges each job for the blocks that it allocated. If several jobs extend a block, each is charged for the bytes that it
+//! added.
 //!
 //! A job is charged as long as the block is alive. The numbers of a settled job are final. If another job frees a block of
 //! a settled job, the bytes count as `released_bytes` of the job that frees it.

@@ -175,14 +175,14 @@ fn write_change(
         if i > first && writer.next >= writer.depth {
             // All Python frames are written: only native functions that the last one called remain.
             let depth = native.depth;
-            writer.called(&mut native.entries[i..depth]);
+            writer.write_native(&mut native.entries[i..depth]);
             break;
         }
         let frame = native.entries[i];
         let is_begun = is_within_frame && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
             // Python frames that the previous native frame evaluates but did not evaluate at the last event.
-            writer.rest_of_evaluation(native, stack, layout);
+            writer.write_rest_of_evaluation(native, stack, layout);
             if i > 0 {
                 native.entries[i - 1].n_written = writer.count;
             }
@@ -190,7 +190,7 @@ fn write_change(
                 .next_mark(native)
                 .is_some_and(|mark| mark >= frame.end)
             {
-                writer.evaluation(native, stack, layout);
+                writer.write_evaluation(native, stack, layout);
             }
         }
         if i == 0 && is_cut && !is_begun {
@@ -207,14 +207,14 @@ fn write_change(
         };
         if let Some(layout) = layout {
             if is_begun {
-                writer.rest_of_evaluation(native, stack, layout);
+                writer.write_rest_of_evaluation(native, stack, layout);
             }
             while writer
                 .next_mark(native)
                 .is_some_and(|mark| mark >= frame.sp && mark < frame.end)
             {
                 is_evaluation = true;
-                writer.evaluation(native, stack, layout);
+                writer.write_evaluation(native, stack, layout);
             }
         }
         if !is_evaluation && frame.module != 0 {
@@ -231,7 +231,7 @@ fn write_change(
     }
     if let Some(layout) = layout {
         while writer.next < writer.depth {
-            writer.python(stack, layout);
+            writer.write_python(stack, layout);
         }
         if native.depth > 0 {
             native.entries[native.depth - 1].n_written = writer.count;
@@ -274,7 +274,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes native frames that evaluate no Python.
-    fn called(&mut self, frames: &mut [NativeFrame]) {
+    fn write_native(&mut self, frames: &mut [NativeFrame]) {
         for frame in frames {
             if frame.module != 0 {
                 self.push(Frame {
@@ -289,7 +289,7 @@ impl Writer<'_, '_> {
 
     /// Writes the next Python frame.
     #[inline(never)]
-    fn python(&mut self, stack: &mut Stack, layout: &Layout) {
+    fn write_python(&mut self, stack: &mut Stack, layout: &Layout) {
         let at = self.next;
         self.next += 1;
         if let Some(frame) = stack.frame_to_write(layout, at) {
@@ -299,14 +299,19 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the next Python frame and the following ones that the same native frame evaluates.
-    fn evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
-        self.python(stack, layout);
-        self.rest_of_evaluation(native, stack, layout);
+    fn write_evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
+        self.write_python(stack, layout);
+        self.write_rest_of_evaluation(native, stack, layout);
     }
 
-    fn rest_of_evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
+    fn write_rest_of_evaluation(
+        &mut self,
+        native: &NativeStack,
+        stack: &mut Stack,
+        layout: &Layout,
+    ) {
         while self.next < self.depth && self.next_mark(native).is_none() {
-            self.python(stack, layout);
+            self.write_python(stack, layout);
         }
     }
 }

@@ -217,15 +217,14 @@ pub unsafe fn stop() -> Option<Stopped> {
         Keeper::Running(keeper) => keeper::stop(keeper),
         Keeper::Paused(checkpoints) => checkpoints,
     };
-    // No thread finds a failure any more, so none starts to count dropped events. Threads that already count must be waited
-    // for.
+    // No thread finds a failure any more, so none starts to count dropped events. Some may still be counting.
     if !ORDER.dropped.swap(null_mut(), Ordering::SeqCst).is_null() {
         all_quiet &= wait_for_recording_threads();
     }
     if all_quiet {
         threads::for_each_state(|state| {
-            // SAFETY: all threads were waited for, and the order word is 0, so none uses the fields for recording again. If jobs
-            // are traced, a thread may still use the field `jobs`, so no reference to the whole state is made.
+            // SAFETY: no thread records, and the order word is 0, so none uses the fields for recording again. If jobs are
+            // traced, a thread may still use the field `jobs`, so this code makes no reference to the whole state.
             unsafe {
                 // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
                 (*state).sampler.forget();
@@ -315,7 +314,7 @@ pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
 /// Longest wait for other threads, which need microseconds unless they are stopped.
 const MAX_WAIT_NS: u64 = 2_000_000_000;
 
-/// Waits until no thread reads the session. No thread can find it any more. Returns `false` if one does not finish.
+/// Waits until no thread reads the session; `SESSION` is null, so none starts to. Returns `false` if one does not finish.
 fn wait_for_readers() -> bool {
     let deadline = clock::monotonic_ns() + MAX_WAIT_NS;
     while N_READERS.load(Ordering::SeqCst) > 0 {

@@ -165,7 +165,7 @@ pub(crate) fn abandon(reason: &str) {
     }
     ORDER.word.store(0, Ordering::SeqCst);
     if session.is_some() {
-        sys::complain(&format!(
+        sys::warn(&format!(
             "{reason}; the program continues without being recorded"
         ));
     }

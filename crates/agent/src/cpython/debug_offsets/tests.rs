@@ -134,7 +134,7 @@ fn another_versions_struct_is_refused() {
 }
 
 #[test]
-fn a_free_threaded_build_is_refused_by_name() {
+fn a_free_threaded_build_is_refused_with_its_own_reason() {
     let mut bytes = publish(&v3_14::MAP);
     put(&mut bytes, FREE_THREADED, 1);
     assert_eq!(

@@ -40,7 +40,7 @@ impl Store {
                     CHECKPOINT_STREAM => block.generation == generation,
                     _ => block.last_sequence >= cut,
                 });
-        // Old checkpoints are removed first: a checkpoint in the file must have all events that follow it.
+        // Old checkpoints are removed first: readers need all events that follow a checkpoint.
         let (checkpoints, events): (Vec<_>, Vec<_>) = dropped
             .into_iter()
             .partition(|block| block.stream == CHECKPOINT_STREAM);
@@ -78,8 +78,8 @@ impl Store {
         }
     }
 
-    /// Moves the blocks together over the space of the extents and truncates the file after them. A large file keeps its
-    /// gaps: moving its blocks would cost more time than the gaps are worth.
+    /// Moves the blocks together, also into the space of the extents, and truncates the file after them. A large file keeps
+    /// its gaps: moving its blocks would cost more time than the gaps are worth.
     fn compact(&self) -> io::Result<()> {
         let mut tail = lock(&self.tail);
         let fd = self.fd(&tail)?;
