@@ -278,7 +278,7 @@ impl Shared {
         }
     }
 
-    /// Waits until something can be read. Returns for the listener, the alarm, and each connection whether it is ready.
+    /// Waits until something can be read. Returns whether each is ready: the listener, the alarm, then the connections.
     fn wait(
         &self,
         listener: &Listener,
