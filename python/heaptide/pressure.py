@@ -122,11 +122,7 @@ def _new_path(capture: str | None) -> str:
     folder = os.path.dirname(capture) if capture is not None else os.getcwd()
     host = capture_files.safe(os.uname().nodename)
     stem = os.path.join(folder, f"pressure-{host}-{os.getpid()}-{capture_files.stamp()}")
-    path, number = f"{stem}.txt", 1
-    while os.path.lexists(path):
-        number += 1
-        path = f"{stem}-{number}.txt"
-    return path
+    return capture_files.unused_path(stem, ".txt")
 
 
 def _headroom(found: Pressure) -> int:

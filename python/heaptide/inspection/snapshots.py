@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from heaptide import _native, labels, redaction
-from heaptide.recording import program
+from heaptide.recording import capture_files, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def heap_snapshot(
     """
     hidden = redaction.patterns([redact] if isinstance(redact, str) else redact)
     request = _request(values, hidden, redaction.secrets(), labels.facts())
-    target = os.fspath(path) if path is not None else _free_name()
+    target = os.fspath(path) if path is not None else _default_path()
     return HeapTaken(target, _take(object(), target, request, fork, overwrite))
 
 
@@ -121,10 +120,5 @@ def _take(
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 
-def _free_name() -> str:
-    stem = f"heaptide-{os.getpid()}.{time.strftime('%Y%m%dT%H%M%S')}"
-    name, number = f"{stem}.heap", 1
-    while os.path.lexists(name):
-        number += 1
-        name = f"{stem}-{number}.heap"
-    return os.path.abspath(name)
+def _default_path() -> str:
+    return capture_files.unused_path(os.path.abspath(f"heaptide-{os.getpid()}.{capture_files.stamp()}"), ".heap")

@@ -92,7 +92,7 @@ def leave(files: CallFiles) -> None:
                 if _native.active() == shared.path:
                     tracker.stop()
     if files.is_copied:
-        _copy(files.source, files.capture)
+        private_files.copy(files.source, files.capture)
 
 
 def _link(source: str, capture: str) -> bool:
@@ -103,12 +103,6 @@ def _link(source: str, capture: str) -> bool:
     except OSError:  # another file system, or one without links
         return False
     return True
-
-
-def _copy(source: str, capture: str) -> None:
-    with open(source, "rb") as old, open(capture, "xb", opener=private_files.opener) as new:
-        while piece := old.read(1 << 20):
-            new.write(piece)
 
 
 def _after_fork_in_child() -> None:
