@@ -24,7 +24,7 @@ from heaptide._native import HeapView
 from heaptide.inspection.kinds import Relation, findex
 from heaptide.inspection.mapping import attributes_of
 from heaptide.inspection.sets import IdentitySet, of_view
-from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_snapshot
+from heaptide.inspection.snapshots import HeapSnapshot, _Instance, _request, heap_snapshot
 from heaptide.inspection.stat import Stat, StatDifference, read
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Heapy:
         """Not supported; guppy has also removed it."""
         raise NotImplementedError("there is no monitor: inspect another process with `heaptide heap --pid PID`")
 
-    def save(self, path: str | os.PathLike[str]) -> HeapTaken:
+    def save(self, path: str | os.PathLike[str]) -> HeapSnapshot:
         """Write all objects of this process to a snapshot."""
         return heap_snapshot(path)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def expand(settings: Settings, component: str, *, is_component: bool) -> str:
     pattern = settings.out or default
     unknown = [text for is_field, text in _parts(pattern) if is_field and text not in FIELDS]
     if unknown:
-        say_once(
+        print_message_once(
             f"unknown field {{{unknown[0]}}} in HEAPTIDE_OUT, so {default} is used; fields are {{{'} {'.join(FIELDS)}}}"
         )
         pattern = default

@@ -12,7 +12,7 @@ import threading
 import time
 
 from heaptide import _native, private_files
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 from heaptide.recording import capture_files, tracker
 
 MAX_CALLS_PER_SECOND = 10_000
@@ -68,7 +68,7 @@ def enter(folder: str, function: str, reporter: str, options: tracker.RecordingO
                 if source is None:
                     warning = tracker.start(capture, options or tracker.RecordingOptions())
                     if warning is not None:
-                        say_once(f"{warning}; Python stacks are left out of the captures")
+                        print_message_once(f"{warning}; Python stacks are left out of the captures")
                     _shared = Shared(capture)
                     return CallFiles(capture, page, capture, _shared, False)
                 is_copied = not _link(source, capture)
