@@ -232,11 +232,11 @@ def report_lines(reports: Reports) -> Iterator[Line]:
         cost = reports.compared.get(name)
         if cost is None:
             yield unmeasured(f"report, 6 M events: {name}", least)
-            yield unmeasured(f"its memory: {name}", f"≤ {limit / 1e6:.0f} MB")
+            yield unmeasured(f"memory of a report, 6 M events: {name}", f"≤ {limit / 1e6:.0f} MB")
         else:
             measured = f"{cost.times_faster:.1f} times ({cost.heaptide:.2f} s, {cost.memray:.1f} s)"
             yield Line(f"report, 6 M events: {name}", least, measured, cost.times_faster >= REPORT_TIMES_FASTER)
-            yield memory_line(f"its memory: {name}", cost.heaptide_max_rss, limit)
+            yield memory_line(f"memory of a report, 6 M events: {name}", cost.heaptide_max_rss, limit)
     limit = REPORT_BYTES + REPORT_BYTES_PER_BLOCK * LONG_LIVE_BLOCKS
     for name in LONG_REPORTS:
         line = f"memory of a report, 100 M events: {name}"

@@ -18,7 +18,7 @@ WORKER = r"""
 import json, re, sys
 from contextlib import nullcontext
 
-how, n_jobs, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+variant, n_jobs, folder = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 
 class Order:
     def __init__(self, number, lines):
@@ -42,17 +42,17 @@ def job(number):
     KEPT[number] = page[:100]
     return len(found) + len(json.dumps(totals))
 
-around = lambda name: nullcontext()
-if how != "bare":
+traced = lambda name: nullcontext()
+if variant != "bare":
     from heaptide import Tracker, leaks
-    if how.startswith("recorded"):
-        tracker = Tracker(folder + "/jobs.tide", objects=how.endswith("objects"), overwrite=True)
+    if variant.startswith("recorded"):
+        tracker = Tracker(folder + "/jobs.tide", objects=variant.endswith("objects"), overwrite=True)
         tracker.start()
-    if "traced" in how:
-        tracer = leaks.JobTracer(collect="without collections" not in how)
-        around = tracer.job
+    if "traced" in variant:
+        tracer = leaks.JobTracer(collect="without collections" not in variant)
+        traced = tracer.job
 for number in range(n_jobs):
-    with around("job"):
+    with traced("job"):
         job(number)
 """
 
@@ -84,7 +84,7 @@ def main() -> int:
                     return 1
                 best[variant] = cost.better_of(best[variant]) if variant in best else cost
     bare = best["bare"]
-    print(f"{'worker':<36} {'CPU s':>7} {'ratio':>6} {'largest MB':>11}")
+    print(f"{'worker':<36} {'CPU s':>7} {'ratio':>6} {'max MB':>11}")
     for variant, cost in best.items():
         print(f"{variant:<36} {cost.cpu:>7.2f} {cost.cpu / bare.cpu:>6.2f} {cost.max_rss / 1e6:>11.1f}")
     return 0

@@ -30,7 +30,7 @@ class Cost:
 
     @property
     def ok(self) -> bool:
-        """Return whether the program succeeded. The cost of a failed run says nothing."""
+        """Return whether the program succeeded. The cost of a failed run is meaningless."""
         return self.exit_code == 0
 
     def better_of(self, other: Cost) -> Cost:

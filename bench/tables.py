@@ -27,10 +27,10 @@ def markdown(results: list[Result]) -> str:
         page += ["", f"## Python {result.python}", "", f"With {versions}.", "", *overhead(result)]
         if result.fixed_costs.heap:
             page += ["", *heap(result.fixed_costs.heap)]
-        kept = budget.lines(result)
-        if kept:
-            missed = sum(not line.ok for line in kept)
-            page += ["", f"Budget: {len(kept) - missed} of {len(kept)} lines kept.", "", *budget_table(kept)]
+        lines = budget.lines(result)
+        if lines:
+            met = sum(line.ok for line in lines)
+            page += ["", f"Budget: {met} of {len(lines)} lines met.", "", *budget_table(lines)]
         page += [f"- not measured: {reason}" for reason in result.fixed_costs.failed]
     return "\n".join(page) + "\n"
 

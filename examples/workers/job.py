@@ -1,4 +1,4 @@
-"""A job with four worker processes: all keep the data they read, and one of them sometimes frees its data."""
+"""A job with four worker processes that keep the data they read; one of the six calls frees its data four times."""
 
 import multiprocessing
 import time

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # `typing` itself would be an import
     from heaptide.activation.components import component
     from heaptide.inspection.census import HeapCensus, heap_census
     from heaptide.inspection.heapy import heap, hpy
-    from heaptide.inspection.snapshots import HeapTaken, heap_snapshot
+    from heaptide.inspection.snapshots import HeapSnapshot, HeapTaken, heap_snapshot
     from heaptide.jobs.job import job
     from heaptide.labels import label
     from heaptide.lines.profile import profile
@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # `typing` itself would be an import
 
 __all__ = [
     "HeapCensus",
+    "HeapSnapshot",
     "HeapTaken",
     "RecordingError",
     "Tracker",
@@ -78,6 +79,7 @@ __all__ = [
 
 _MODULE_OF = {
     "HeapCensus": "inspection.census",
+    "HeapSnapshot": "inspection.snapshots",
     "HeapTaken": "inspection.snapshots",
     "RecordingError": "_native",
     "Tracker": "recording.tracker",
@@ -99,7 +101,7 @@ _MODULE_OF = {
     "set_mode": "recording.mode",
 }
 
-# Modules that are attributes of the package without an import statement.
+# Submodules that the first use of `heaptide.NAME` imports.
 _MODULES = ("asgi", "control", "leaks", "objects", "reports", "wsgi")
 
 if not TYPE_CHECKING:  # type checkers would accept every name

@@ -15,9 +15,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         from heaptide import _native
     except ImportError as error:
-        from heaptide.messages import say
+        from heaptide.messages import print_message
 
-        say(f"could not be loaded: {error}")
+        print_message(f"could not be loaded: {error}")
         return 1
 
     if words[:1] == ["attach"]:

@@ -314,7 +314,7 @@ class Control:
         keep_sessions: int,
         keep_bytes: int,
         requests_per_second: int,
-        patience_seconds: float,
+        interpreter_timeout_seconds: float,
         render_command: list[str],
         render_environment: list[tuple[str, str]],
         render_seconds: float,
@@ -414,8 +414,6 @@ class HeapView:
     def pid(self) -> int: ...
     @property
     def taken(self) -> float: ...
-    @property
-    def stood_still(self) -> float: ...
     @property
     def notes(self) -> list[str]: ...
     @property

@@ -109,7 +109,7 @@ def take_heap(request: HeapRequest) -> list[str]:
         overwrite=request["overwrite"],
     )
     _clean_up(request)
-    return [taken.path, f"{taken.stood_still * 1000:.1f}", request.get("home", "")]
+    return [taken.path, f"{taken.paused_seconds * 1000:.1f}", request.get("home", "")]
 
 
 def detach() -> list[str] | None:

@@ -31,9 +31,9 @@ def begin() -> None:
     try:
         _begin()
     except Exception as error:
-        from heaptide.messages import reason, say
+        from heaptide.messages import print_message, reason
 
-        say(f"{reason(error)}; the program runs without being recorded")
+        print_message(f"{reason(error)}; the program runs without being recorded")
     is_early = False
 
 
@@ -129,7 +129,7 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     import os
 
     from heaptide.containment import contained
-    from heaptide.messages import say
+    from heaptide.messages import print_message
     from heaptide.recording import from_settings
 
     # Registered before the program's exit handlers, so that it runs after them.
@@ -137,7 +137,7 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     atexit.register(finish, os.getpid(), chosen.quiet or (joined is not None and joined.is_quiet))
     begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:
-        say(f"component {name}: recording into {begun.path}")
+        print_message(f"component {name}: recording into {begun.path}")
 
 
 def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
@@ -145,9 +145,9 @@ def _attempt(part: Callable[[Settings], None], chosen: Settings) -> None:
     try:
         part(chosen)
     except Exception as error:
-        from heaptide.messages import reason, say
+        from heaptide.messages import print_message, reason
 
-        say(f"{reason(error)}; the program continues")
+        print_message(f"{reason(error)}; the program continues")
 
 
 def _adapt_platforms(chosen: Settings) -> None:

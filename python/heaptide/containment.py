@@ -8,7 +8,7 @@ program: a thread would never start, or a traceback would appear. Each such func
 
 from __future__ import annotations
 
-from heaptide.messages import reason, say_once
+from heaptide.messages import print_message_once, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,6 @@ def contained(function: Callable[P, R]) -> Callable[P, R | None]:
 def report_failure(error: Exception) -> None:
     """Print one line about a failure of Heaptide, once per process. Never raises."""
     try:
-        say_once(f"{reason(error)}; the program continues")
+        print_message_once(f"{reason(error)}; the program continues")
     except Exception:  # for example, `str(error)` raises
         pass

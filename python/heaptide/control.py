@@ -17,7 +17,7 @@ from typing import Any
 
 from heaptide import _native, command_process, labels, redaction, settings
 from heaptide.containment import contained
-from heaptide.messages import reason, say_after_fork
+from heaptide.messages import print_message_after_fork, reason
 from heaptide.recording import process_group, program, retention, runs, tracker
 
 # All routes begin with this path, after any prefix.
@@ -27,7 +27,7 @@ DEFAULT_KEEP_SESSIONS = 10
 DEFAULT_KEEP_BYTES = 4 << 30
 DEFAULT_REQUESTS_PER_SECOND = 200
 _MOST_REQUESTS_PER_SECOND = 2**32 - 1
-_PATIENCE_SECONDS = 30.0
+_INTERPRETER_TIMEOUT_SECONDS = 30.0
 _RENDER_SECONDS = 300.0
 _RENDER_BYTES = 4 << 30
 _CLOSING_SECONDS = 3.0
@@ -119,7 +119,7 @@ class Control:
         except Exception as error:
             warning = f"this process is not recorded: {reason(error)}"
         if warning:
-            say_after_fork(f"process {os.getpid()}: {warning}")
+            print_message_after_fork(f"process {os.getpid()}: {warning}")
 
     def _after_fork_in_child(self) -> None:
         self._native.forget()
@@ -189,7 +189,7 @@ def start(
         "keep_sessions": keep_sessions,
         "keep_bytes": keep_bytes,
         "requests_per_second": min(requests_per_second, _MOST_REQUESTS_PER_SECOND),
-        "patience_seconds": _PATIENCE_SECONDS,
+        "interpreter_timeout_seconds": _INTERPRETER_TIMEOUT_SECONDS,
         "render_command": command_process.command(_RENDER_BYTES),
         "render_environment": list(command_process.environment().items()),
         "render_seconds": _RENDER_SECONDS,
@@ -317,7 +317,7 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
         taken = heap_snapshot(path, values=values, redact=redact, fork=fork)
     except OSError as error:
         raise RuntimeError(str(error.args[-1])) from None
-    return taken.stood_still * 1000
+    return taken.paused_seconds * 1000
 
 
 @contained
@@ -329,7 +329,7 @@ def _after_fork_in_child() -> None:
         try:
             control._after_fork_in_child()
         except Exception as error:
-            say_after_fork(f"the forked process {os.getpid()} has no control API: {reason(error)}")
+            print_message_after_fork(f"the forked process {os.getpid()} has no control API: {reason(error)}")
 
 
 os.register_at_fork(

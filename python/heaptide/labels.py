@@ -82,9 +82,9 @@ def _platform_labels() -> dict[str, str]:
         try:
             found = _labels_of_this_process()
         except Exception as error:
-            from heaptide.messages import reason, say_once
+            from heaptide.messages import print_message_once, reason
 
-            say_once(f"{reason(error)}; labels of the platform are missing")
+            print_message_once(f"{reason(error)}; labels of the platform are missing")
         _of_platform = (os.getpid(), found)
     return _of_platform[1]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-_said: set[str] = set()
+_printed: set[str] = set()
 _ESCAPES: dict[int, str] = {}
 
 
-def say(message: str) -> None:
+def print_message(message: str) -> None:
     """Print one line on standard error. Never raises: a closed or replaced standard error is ignored.
 
     Bypasses Python's buffer where possible: the interpreter aborts if it exits while another thread locks the buffer.
@@ -26,7 +26,7 @@ def say(message: str) -> None:
         pass
 
 
-def say_after_fork(message: str) -> None:
+def print_message_after_fork(message: str) -> None:
     """Print one line on descriptor 2. In a forked child, a replaced standard error may be locked for ever."""
     try:
         os.write(2, f"heaptide: {message}\n".encode("utf-8", "backslashreplace"))
@@ -46,11 +46,11 @@ def printable(text: str) -> str:
     return text.translate(_ESCAPES)
 
 
-def say_once(message: str) -> None:
+def print_message_once(message: str) -> None:
     """Print one line, but not if this process has printed the same line before."""
-    if message not in _said:
-        _said.add(message)
-        say(message)
+    if message not in _printed:
+        _printed.add(message)
+        print_message(message)
 
 
 def reason(error: BaseException) -> str:
@@ -59,3 +59,8 @@ def reason(error: BaseException) -> str:
         name = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{name}"
     return str(error) or type(error).__name__
+
+
+# The names of these functions in earlier versions.
+say = print_message
+say_once = print_message_once

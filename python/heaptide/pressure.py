@@ -13,7 +13,7 @@ import sys
 import time
 
 from heaptide import _native, setting_values
-from heaptide.messages import reason, say, say_once
+from heaptide.messages import print_message, print_message_once, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def watch(threshold: str, *, command: str | None = None) -> None:
     else:
         can_cross = _native.watch_pressure(bytes=n_bytes)
     if not can_cross:
-        say_once(
+        print_message_once(
             f"there is no memory limit of a control group for HEAPTIDE_ACT_AT={threshold}; "
             "name a size such as 400MB instead"
         )
@@ -108,12 +108,12 @@ def check() -> None:
     _begin_report(found, capture, types)
     _start_report(found, capture)
     used, limit = _native.size_text(used_bytes), _native.size_text(limit_bytes)
-    say(f"memory use is {used} of {limit}; live memory by site: {report}")
+    print_message(f"memory use is {used} of {limit}; live memory by site: {report}")
     for function in _functions:
         try:
             function(found)
         except Exception as error:
-            say(f"a function for memory pressure failed: {reason(error)}; the program continues")
+            print_message(f"a function for memory pressure failed: {reason(error)}; the program continues")
 
 
 def _new_path(capture: str | None) -> str:
@@ -122,11 +122,7 @@ def _new_path(capture: str | None) -> str:
     folder = os.path.dirname(capture) if capture is not None else os.getcwd()
     host = capture_files.safe(os.uname().nodename)
     stem = os.path.join(folder, f"pressure-{host}-{os.getpid()}-{capture_files.stamp()}")
-    path, number = f"{stem}.txt", 1
-    while os.path.lexists(path):
-        number += 1
-        path = f"{stem}-{number}.txt"
-    return path
+    return capture_files.unused_path(stem, ".txt")
 
 
 def _headroom(found: Pressure) -> int:

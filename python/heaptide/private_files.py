@@ -12,6 +12,13 @@ def write(path: str | os.PathLike[str], text: str | bytes) -> None:
     _native.write_file(path, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
 
 
+def copy(source: str, target: str) -> None:
+    """Copy a file to a new one, also while another process writes to the source."""
+    with open(source, "rb") as old, open(target, "xb", opener=opener) as new:
+        while piece := old.read(1 << 20):
+            new.write(piece)
+
+
 def opener(path: str, flags: int) -> int:
     """Open a file for `open(..., opener=opener)`, and create it for this user only."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

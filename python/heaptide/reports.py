@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from heaptide import command_process, platforms, private_files
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 
 
 class Report:
@@ -88,7 +88,7 @@ def announce(report: Report) -> None:
 
         prefix = os.path.join(os.getcwd(), "")
         page, capture = (shlex.quote(path.removeprefix(prefix)) for path in (report.path, report.capture))
-        say(
+        print_message(
             f"{report.function}: wrote {page}, which opens in a browser; next: heaptide stats {capture} "
             "(later calls are recorded without a message)"
         )
@@ -139,7 +139,7 @@ _deliveries: set[Any] = set()
 def _delivered(task: Any) -> None:
     _deliveries.discard(task)
     if not task.cancelled() and task.exception() is not None:
-        say(f"a report could not be delivered: {reason(task.exception())}")
+        print_message(f"a report could not be delivered: {reason(task.exception())}")
 
 
 def render(report: Report, arguments: Sequence[str]) -> None:

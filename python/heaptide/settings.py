@@ -18,7 +18,7 @@ import os
 import sys
 
 from heaptide import platforms
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 from heaptide.setting_values import (
     boolean,
     count,
@@ -352,7 +352,7 @@ def load() -> Settings:
 
     environment: Mapping[str, str] = {} if sys.flags.ignore_environment else os.environ
     for name, meant in misspelt_variables(environment):
-        say_once(f"{name} is not a setting of Heaptide; did you mean {meant}?")
+        print_message_once(f"{name} is not a setting of Heaptide; did you mean {meant}?")
     return resolve(environment, find(environment))
 
 
@@ -380,13 +380,13 @@ def resolve(environment: Mapping[str, str], configuration: Configuration) -> Set
             try:
                 values[setting.name] = setting.parse(text)
             except ValueError as error:
-                say_once(f"{name} is {text!r}, which is invalid ({error}); it is ignored")
+                print_message_once(f"{name} is {text!r}, which is invalid ({error}); it is ignored")
                 continue
             if platform is not None:
                 chosen_by[setting.name] = platform
             break
     for section, name in configuration.unknown({setting.name for setting in ALL}):
-        say_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/reference/settings.md")
+        print_message_once(f"{configuration.path}: [{section}] has no setting {name}; see docs/reference/settings.md")
     patterns = {name: pattern for platform in in_use for name, pattern in platform.components.items() if pattern}
     return Settings(values, {**patterns, **configuration.components}, chosen_by)
 

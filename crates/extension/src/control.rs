@@ -187,7 +187,7 @@ impl Control {
 #[pymethods]
 impl Control {
     #[new]
-    #[pyo3(signature = (*, name, command, directory, group, run, run_folder, jobs_folder, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, patience_seconds, render_command, render_environment, render_seconds, leaks, start, stop, heap))]
+    #[pyo3(signature = (*, name, command, directory, group, run, run_folder, jobs_folder, prefix, token, token_header, cors_origin, keep_sessions, keep_bytes, requests_per_second, interpreter_timeout_seconds, render_command, render_environment, render_seconds, leaks, start, stop, heap))]
     #[allow(
         clippy::too_many_arguments,
         reason = "keyword arguments, each with its name at the only caller"
@@ -207,7 +207,7 @@ impl Control {
         keep_sessions: usize,
         keep_bytes: u64,
         requests_per_second: u32,
-        patience_seconds: f64,
+        interpreter_timeout_seconds: f64,
         render_command: Vec<OsString>,
         render_environment: Vec<(OsString, OsString)>,
         render_seconds: f64,
@@ -240,7 +240,7 @@ impl Control {
             keep_sessions,
             keep_bytes,
             requests_per_second,
-            interpreter_timeout: seconds(patience_seconds)?,
+            interpreter_timeout: seconds(interpreter_timeout_seconds)?,
             render: RenderConfig {
                 command: render_command,
                 environment: render_environment,
@@ -367,13 +367,13 @@ impl Control {
 
     /// Stops all servers. The recording continues; clients get `seconds` to read responses in progress.
     fn stop(&self, py: Python<'_>, seconds: f64) {
-        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
         self.process.is_closing.store(true, Ordering::SeqCst);
         let servers = std::mem::take(&mut *self.servers());
         py.detach(|| {
             let begin = Instant::now();
             for server in servers {
-                server.stop(patience.saturating_sub(begin.elapsed()));
+                server.stop(limit.saturating_sub(begin.elapsed()));
             }
             // Threads that wait for the GIL can take it now. The interpreter must not end before they are done.
             while self.process.n_inside.load(Ordering::SeqCst) > 0 {

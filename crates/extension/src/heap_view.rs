@@ -102,12 +102,6 @@ impl HeapView {
         self.heap.snapshot.header.taken_unix_ns as f64 / 1e9
     }
 
-    /// How long the program was paused for it, in seconds.
-    #[getter]
-    fn stood_still(&self) -> f64 {
-        self.heap.snapshot.header.paused_ns as f64 / 1e9
-    }
-
     /// One sentence for each part that could not be read.
     #[getter]
     fn notes(&self) -> Vec<String> {

@@ -11,7 +11,7 @@ component still runs, and one line on standard error says what failed.
 
 from __future__ import annotations
 
-from heaptide.messages import reason, say, say_once
+from heaptide.messages import print_message, print_message_once, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def selected(chosen: Settings) -> list[str]:
             names.append(name)
         else:
             known = sorted({*of_platforms, *chosen.patterns, *_declared})
-            say_once(
+            print_message_once(
                 f"unknown component {name!r} in trace_components: use {', '.join(known)}, "
                 "or declare it in the section [components]"
             )
@@ -122,10 +122,10 @@ def _begin(name: str) -> SettingsRecording | None:
             return None  # started with the process, or by an enclosing component of the same name
         begun = from_settings.begin(chosen, name, is_component=True)
         if not chosen.quiet:
-            say(f"component {name}: recording into {begun.path}")
+            print_message(f"component {name}: recording into {begun.path}")
         return begun
     except Exception as error:
-        say(f"component {name}: {reason(error)}; it runs without being recorded")
+        print_message(f"component {name}: {reason(error)}; it runs without being recorded")
         return None
 
 
@@ -140,4 +140,4 @@ def _end(begun: SettingsRecording | None) -> None:
         if running is not None and running.is_component and running.component == begun.component:
             from_settings.end()
     except Exception as error:
-        say(f"component {begun.component}: {reason(error)}")
+        print_message(f"component {begun.component}: {reason(error)}")

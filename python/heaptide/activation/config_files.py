@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from heaptide import platforms
-from heaptide.messages import reason, say_once
+from heaptide.messages import print_message_once, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def find(environment: Mapping[str, str]) -> Configuration:
                 values = _texts(_ini(path).get(platform.config_section, {}))
                 configuration.platforms.append((platform, path, values))
             except (OSError, ValueError) as error:
-                say_once(f"{path} cannot be read ({_why(error)}); it is ignored")
+                print_message_once(f"{path} cannot be read ({_why(error)}); it is ignored")
     return configuration
 
 
@@ -70,7 +70,7 @@ def _read(path: str, configuration: Configuration) -> bool:
     try:
         tables = _ini(path) if path.endswith((".cfg", ".ini")) else _toml(path)
     except (OSError, ValueError) as error:
-        say_once(f"{path} cannot be read ({_why(error)}); it is ignored")
+        print_message_once(f"{path} cannot be read ({_why(error)}); it is ignored")
         return False
     if os.path.basename(path) == "pyproject.toml":
         tool = tables.get("tool")

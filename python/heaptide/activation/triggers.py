@@ -14,7 +14,7 @@ from collections import deque
 
 from heaptide import _native
 from heaptide.containment import contained
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.recording import from_settings
 
 TYPE_CHECKING = False
@@ -84,7 +84,7 @@ def _check_and_report() -> None:
     try:
         _check()
     except Exception as error:
-        say(f"{reason(error)}; the program continues")
+        print_message(f"{reason(error)}; the program continues")
 
 
 def _check() -> None:
@@ -120,7 +120,9 @@ def _limit_size(recording: from_settings.SettingsRecording) -> None:
     if size <= recording.settings.max_size:
         return
     if recording.settings.when_full == "stop":
-        say(f"{recording.path} has reached {recording.settings.max_size} bytes; the program continues unrecorded")
+        print_message(
+            f"{recording.path} has reached {recording.settings.max_size} bytes; the program continues unrecorded"
+        )
         from_settings.end()
     else:
         from_settings.end(is_last=False)

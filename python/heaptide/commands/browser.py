@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from heaptide.messages import say
+from heaptide.messages import print_message
 
 
 def open_page(path: str) -> None:
@@ -19,7 +19,7 @@ def open_page(path: str) -> None:
     except webbrowser.Error:
         browser = None
     if browser is None:
-        say(f"there is no browser here: open {path} in one")
+        print_message(f"there is no browser here: open {path} in one")
         return
     # A browser may stay in the background for hours. If it inherited the output of this command, a program that reads
     # the output to its end would wait for the browser.
@@ -38,4 +38,4 @@ def open_page(path: str) -> None:
             os.close(descriptor)
         os.close(null)
     if not is_opened:
-        say(f"no browser could be started: open {path} in one")
+        print_message(f"no browser could be started: open {path} in one")

@@ -15,7 +15,7 @@ from heaptide import _native
 from heaptide.commands.run import run_program
 from heaptide.containment import contained
 from heaptide.inspection.snapshots import heap_snapshot
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,10 +49,12 @@ def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
     try:
         taken = heap_snapshot(output, values=plan["values"], redact=plan["redact"], overwrite=plan["force"])
     except Exception as error:
-        say(f"the heap was not written: {reason(error)}")
+        print_message(f"the heap was not written: {reason(error)}")
         return
-    say(f"{taken.objects:,} objects of {taken.types:,} types, {_native.size_text(taken.bytes)}, in {taken.path}")
-    say(f"inspect them with: heaptide heap types {taken.path}")
+    print_message(
+        f"{taken.objects:,} objects of {taken.types:,} types, {_native.size_text(taken.bytes)}, in {taken.path}"
+    )
+    print_message(f"inspect them with: heaptide heap types {taken.path}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from heaptide.lines import brackets, profile, report
 from heaptide.lines.profile import Profiled, wrap
 from heaptide.lines.recording import LineRecording
 from heaptide.lines.report import Call
-from heaptide.messages import printable, reason, say
+from heaptide.messages import print_message, printable, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _report(
         recording.end()
     calls = accumulated.calls()
     if not calls:
-        say("no function with @profile was called: decorate the functions to measure")
+        print_message("no function with @profile was called: decorate the functions to measure")
         return
     if recording is not None:
         for profiled, call in calls:
@@ -130,4 +130,6 @@ def _report(
             report.deliver(text, None, "the program")
             sys.stdout.flush()
     except OSError as error:
-        say(f"the tables could not be written to {output} ({reason(error)}): check the folder and the space left")
+        print_message(
+            f"the tables could not be written to {output} ({reason(error)}): check the folder and the space left"
+        )

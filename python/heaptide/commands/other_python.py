@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from heaptide.messages import say
+from heaptide.messages import print_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def start(python: str) -> NoReturn:
 
 def announce(python: str) -> None:
     """Print which interpreter was chosen by default."""
-    say(f"running with {python}, because VIRTUAL_ENV names its environment")
+    print_message(f"running with {python}, because VIRTUAL_ENV names its environment")
 
 
 def _on_path(name: str) -> str:

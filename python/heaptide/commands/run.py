@@ -16,7 +16,7 @@ from types import ModuleType
 
 from heaptide import _native
 from heaptide.containment import contained
-from heaptide.messages import say
+from heaptide.messages import print_message
 from heaptide.recording import program, tracker
 
 # Not imported from `typing`: an import here costs the program time and changes its `sys.modules`.
@@ -67,7 +67,7 @@ def run(plan: Plan) -> int:
         try:
             other_python.start(python)
         except OSError as error:
-            say(f"cannot run {python} ({error.strerror}): name an interpreter with --python")
+            print_message(f"cannot run {python} ({error.strerror}): name an interpreter with --python")
             return CANNOT_RECORD
     return run_program(plan, lambda: _start_recording(plan))
 
@@ -114,7 +114,7 @@ def _explain_missing_module() -> None:
 
     sentence = other_python.lacks_project()
     if sentence:
-        say(sentence)
+        print_message(sentence)
 
 
 def _start_recording(plan: Plan) -> int:
@@ -132,7 +132,7 @@ def _start_recording(plan: Plan) -> int:
             command=_command(plan),
         )
         if warning is not None:
-            say(f"{warning}; Python stacks are left out of the capture")
+            print_message(f"{warning}; Python stacks are left out of the capture")
         if not plan["quiet"]:
             is_followed = plan["options"]["follow_fork"]
             rest = "" if is_followed else ", which is not recorded: record it with --follow-fork"
@@ -148,15 +148,15 @@ def _start_recording(plan: Plan) -> int:
             # which counts the threads then, would warn about it.
             os.register_at_fork(before=contained(ending.forks.count))
     except FileExistsError:
-        say(f"{output} exists already: choose another name with -o, or overwrite it with --force")
+        print_message(f"{output} exists already: choose another name with -o, or overwrite it with --force")
         return CANNOT_RECORD
     except OSError as error:
         message = str(error.args[-1])
         cause = message if output in message else f"could not create {output}: {message}"
-        say(f"{cause}; the program was not started: choose another file with -o")
+        print_message(f"{cause}; the program was not started: choose another file with -o")
         return CANNOT_RECORD
     except Exception as error:
-        say(f"{error}; the program runs without being recorded")
+        print_message(f"{error}; the program runs without being recorded")
     return 0
 
 
@@ -214,7 +214,7 @@ class _Ending:
         is_followed = self.plan["options"]["follow_fork"]
         not_recorded = "" if is_quiet or is_followed else self.forks.sentence()
         for line in [*lines, *[not_recorded] * bool(not_recorded)]:
-            say(line)
+            print_message(line)
 
 
 def _label(plan: Plan) -> str:

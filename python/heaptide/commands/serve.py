@@ -19,7 +19,7 @@ from types import FrameType
 from typing import TypedDict
 
 from heaptide import control, settings
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.recording import tracker
 from heaptide.serving.http import ProgramServer
 from heaptide.serving.loading import NoJob, load
@@ -45,7 +45,7 @@ def serve(plan: Plan) -> int:
     try:
         server = ProgramServer((plan["host"], plan["port"]), name, plan["version"])
     except OSError as error:
-        say(f"cannot serve at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
+        print_message(f"cannot serve at {plan['host']}:{plan['port']} ({reason(error)}): choose another port")
         return 1
     ended = _Ended()
     try:
@@ -53,20 +53,22 @@ def serve(plan: Plan) -> int:
             try:
                 token = control.token_as_set(chosen)
             except ValueError as error:
-                say(str(error))
+                print_message(str(error))
                 return 1
             server.control = control.start_as_set(name=f"{name}-{plan['version']}", token=token)
             server.control.add_address(server.address())
             server.is_guarded_elsewhere = plan["guarded_elsewhere"]
             if not token and not plan["guarded_elsewhere"] and not _is_loopback(plan["host"]):
-                say(
+                print_message(
                     f"other machines can reach {plan['host']}: they need no token for {control.BASE}/memray/…, "
                     f"and for the profiler's other routes the token in {server.control.token_file}"
                 )
             # Before the file is imported, so that the recording includes its imports.
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
-                say(f"cannot start recording: {answer.read().decode(errors='replace')}; it runs without being recorded")
+                print_message(
+                    f"cannot start recording: {answer.read().decode(errors='replace')}; it runs without being recorded"
+                )
         return _serve(server, plan, ended)
     finally:
         server.close()
@@ -83,7 +85,7 @@ def _serve(server: ProgramServer, plan: Plan, ended: _Ended) -> int:
         try:
             server.program = load(plan["job"], plan["entrypoint"])
         except NoJob as error:
-            say(str(error))
+            print_message(str(error))
             return 1
         print(f"serving {server.program_name} {server.version} at {server.url()}", flush=True)
         ended.wait()

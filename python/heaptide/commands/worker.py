@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from heaptide import platforms, settings
 from heaptide.leaks.tracer import JobTracer
-from heaptide.messages import printable, reason, say
+from heaptide.messages import print_message, printable, reason
 from heaptide.serving import loading
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def work(plan: Plan) -> int:
     try:
         calls, is_file = _calls(plan)
     except NoSuchJob as error:
-        say(str(error))
+        print_message(str(error))
         return 1
     traces = bool(plan["trace_memory"] or plan["trace_memory_type"])
     tracer = JobTracer(
@@ -122,7 +122,7 @@ class Worker:
 
         def stop(number: int, _frame: object) -> None:
             self._is_asked_to_stop = True
-            say("stopping after the current jobs")
+            print_message("stopping after the current jobs")
             signal.signal(number, before[number])
 
         if threading.current_thread() is threading.main_thread():
@@ -174,7 +174,7 @@ class Worker:
     def _failed(self, call: Call, error: BaseException) -> None:
         with self._lock:
             self.n_failed += 1
-        say(f"job {call.name} failed")
+        print_message(f"job {call.name} failed")
         traceback.print_exception(type(error), error, error.__traceback__)
 
     def _settle(self) -> None:
@@ -195,7 +195,7 @@ def _patch_for_greenlets() -> bool:
     try:
         monkey = importlib.import_module("gevent.monkey")
     except ImportError:
-        say("gevent is not installed, so jobs run in threads instead of greenlets")
+        print_message("gevent is not installed, so jobs run in threads instead of greenlets")
         return False
     monkey.patch_all()
     return True

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 
 # Modules that are replaced together: those of one distribution, and modules of platforms that use the profiler.
 _GROUPS = (
@@ -56,7 +56,7 @@ def substitute(names: list[str]) -> None:
     known = known - {name.partition(".")[0] for name in _OF_PLATFORMS} | {*_OF_PLATFORMS}
     for name in names:
         if name not in known:
-            say_once(f"there is no front end for {name!r}; there are {', '.join(sorted(known))}")
+            print_message_once(f"there is no front end for {name!r}; there are {', '.join(sorted(known))}")
     wanted = [name for name in all_names(names) if name in known]
     sys.meta_path.insert(0, Substitution(wanted))
     # Parent packages of a front end come last, so that an installed parent package is preferred.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _N_SHOWN = 10
 
 
-class HeapKind:
+class TypeCount:
     """Objects of one type: its ``name``, the number of ``objects``, and their ``bytes`` including buffers."""
 
     __slots__ = ("bytes", "name", "objects")
@@ -37,55 +37,60 @@ class HeapCensus:
 
     objects            number of Python objects
     bytes              their size, including their buffers
-    stood_still        for how many seconds the program was paused
+    paused_seconds     how long the program was paused; ``stood_still`` in earlier versions
     walker_bytes       memory that the census itself needed
     notes              sentences about objects that could not be inspected
     """
 
-    __slots__ = ("_kinds", "bytes", "notes", "objects", "stood_still", "walker_bytes")
+    __slots__ = ("_rows", "bytes", "notes", "objects", "paused_seconds", "walker_bytes")
 
     def __init__(self, counted: tuple[list[tuple[str, int, int]], int, int, list[str]]) -> None:
-        kinds, stood_still, self.walker_bytes, self.notes = counted
-        self._kinds = [HeapKind(*kind) for kind in kinds]
-        self.stood_still = stood_still / 1e9
-        self.objects = sum(kind.objects for kind in self._kinds)
-        self.bytes = sum(kind.bytes for kind in self._kinds)
+        rows, paused_ns, self.walker_bytes, self.notes = counted
+        self._rows = [TypeCount(*row) for row in rows]
+        self.paused_seconds = paused_ns / 1e9
+        self.objects = sum(row.objects for row in self._rows)
+        self.bytes = sum(row.bytes for row in self._rows)
 
-    def __iter__(self) -> Iterator[HeapKind]:
-        return iter(self._kinds)
+    @property
+    def stood_still(self) -> float:
+        """The old name of ``paused_seconds``."""
+        return self.paused_seconds
+
+    def __iter__(self) -> Iterator[TypeCount]:
+        return iter(self._rows)
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._rows)
 
-    def __getitem__(self, name: str) -> HeapKind:
+    def __getitem__(self, name: str) -> TypeCount:
         """Return the row of a type, named as ``module.Name``, or without the module for built-in types."""
-        for kind in self._kinds:
-            if kind.name == name:
-                return kind
+        for row in self._rows:
+            if row.name == name:
+                return row
         raise KeyError(name)
 
-    def since(self, earlier: HeapCensus) -> list[HeapKind]:
+    def since(self, earlier: HeapCensus) -> list[TypeCount]:
         """Return the types that changed since an earlier census, and by how much, the largest growth first."""
-        before = {kind.name: kind for kind in earlier}
-        none = HeapKind("", 0, 0)
+        before = {row.name: row for row in earlier}
+        none = TypeCount("", 0, 0)
         changes = []
-        for kind in self._kinds:
-            old = before.pop(kind.name, none)
-            changes.append(HeapKind(kind.name, kind.objects - old.objects, kind.bytes - old.bytes))
-        changes += [HeapKind(gone.name, -gone.objects, -gone.bytes) for gone in before.values()]
+        for row in self._rows:
+            old = before.pop(row.name, none)
+            changes.append(TypeCount(row.name, row.objects - old.objects, row.bytes - old.bytes))
+        changes += [TypeCount(gone.name, -gone.objects, -gone.bytes) for gone in before.values()]
         changes = [change for change in changes if change.objects or change.bytes]
         return sorted(changes, key=lambda change: (-change.bytes, -change.objects, change.name))
 
     def __repr__(self) -> str:
         """Return the table that heapy prints."""
-        rows = [(kind.objects, kind.bytes, kind.name) for kind in self._kinds]
+        rows = [(row.objects, row.bytes, row.name) for row in self._rows]
         lines = _native.heap_rows_table("type", rows).rstrip("\n").split("\n")
         if len(rows) > _N_SHOWN:
-            lines[-1] = f"<{len(rows) - _N_SHOWN} more kinds. Iterate over the census to see them.>"
+            lines[-1] = f"<{len(rows) - _N_SHOWN} more types. Iterate over the census to see them.>"
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return html_table("Type", [(kind.objects, kind.bytes, kind.name) for kind in self._kinds])
+        return html_table("Type", [(row.objects, row.bytes, row.name) for row in self._rows])
 
 
 def heap_census() -> HeapCensus:

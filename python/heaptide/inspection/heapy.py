@@ -24,7 +24,7 @@ from heaptide._native import HeapView
 from heaptide.inspection.kinds import Relation, findex
 from heaptide.inspection.mapping import attributes_of
 from heaptide.inspection.sets import IdentitySet, of_view
-from heaptide.inspection.snapshots import HeapTaken, _Instance, _request, heap_snapshot
+from heaptide.inspection.snapshots import HeapSnapshot, _Instance, _request, heap_snapshot
 from heaptide.inspection.stat import Stat, StatDifference, read
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _OWN_KINDS = [
     "heaptide.inspection.heapy.Heapy",
-    "heaptide.inspection.heapy._Named",
+    "heaptide.inspection.heapy._LazyObjects",
     "heaptide.inspection.sets.IdentitySet",
     "heaptide.inspection.tables.Rows",
     "heaptide.inspection.tables.Partition",
@@ -222,7 +222,7 @@ class Heapy:
     def load(
         self, fn: str | os.PathLike[str] | Iterable[str], use_readline: object = 0
     ) -> IdentitySet | Stat | StatDifference:
-        """Return the objects of a snapshot of any process, or the first table in a file; in an open file, the next."""
+        """Return the objects of a snapshot, or a table: the first of a named file, the next of an open one."""
         if isinstance(fn, (str, os.PathLike)):
             with open(fn, "rb") as file:
                 is_snapshot = file.read(len(_MAGIC)) == _MAGIC
@@ -265,7 +265,7 @@ class Heapy:
         """Not supported; guppy has also removed it."""
         raise NotImplementedError("there is no monitor: inspect another process with `heaptide heap --pid PID`")
 
-    def save(self, path: str | os.PathLike[str]) -> HeapTaken:
+    def save(self, path: str | os.PathLike[str]) -> HeapSnapshot:
         """Write all objects of this process to a snapshot."""
         return heap_snapshot(path)
 
@@ -281,12 +281,12 @@ def _view(heaptide_token: object) -> HeapView:
 def of_objects(objects: Iterable[object]) -> IdentitySet:
     """Return the set of these objects. The heap is inspected when the set is first used.
 
-    During this call, the caller's argument list would appear as a referrer of the objects.
+    An inspection during this call would show the caller's argument list as a referrer of the objects.
     """
-    return IdentitySet(None, make=_Named(list(objects)))
+    return IdentitySet(None, make=_LazyObjects(list(objects)))
 
 
-class _Named:
+class _LazyObjects:
     """Objects that are inspected when the set of them is first used."""
 
     __slots__ = ("_objects",)

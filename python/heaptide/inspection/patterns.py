@@ -116,7 +116,7 @@ class ReferencePattern:
     def _generate(self) -> list[PatternRow]:
         rows: list[PatternRow] = []
         seen: dict[HeapSet, int] = {}
-        hidden = self._set.view().of_kind("heaptide.inspection.heapy._Named").referents()
+        hidden = self._set.view().of_kind("heaptide.inspection.heapy._LazyObjects").referents()
         children, nocyc = self._children
         open_rows: list[tuple[Step, HeapSet, tuple[HeapSet, ...]]] = [((), self._set, ())]
         while open_rows and len(rows) < _MAX_ROWS:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from heaptide import _native, labels, redaction
-from heaptide.recording import program
+from heaptide.recording import capture_files, program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class HeapTaken:
-    """A snapshot that was written. It can be passed wherever a path is expected.
+class HeapSnapshot:
+    """A written heap snapshot. It can be passed wherever a path is expected.
 
     path               path of the file
     objects            number of Python objects
@@ -27,7 +26,7 @@ class HeapTaken:
     references         number of references between them
     types              number of their types
     unreachable        number of unreachable objects: garbage that is not collected yet
-    stood_still        for how many seconds the program was paused
+    paused_seconds     how long the program was paused; ``stood_still`` in earlier versions
     walk_seconds       how long the walk took; with ``fork=True`` the program continued meanwhile
     walker_bytes       memory that the walk needed for its table of objects
     """
@@ -36,8 +35,8 @@ class HeapTaken:
         "bytes",
         "objects",
         "path",
+        "paused_seconds",
         "references",
-        "stood_still",
         "types",
         "unreachable",
         "walk_seconds",
@@ -47,7 +46,7 @@ class HeapTaken:
     def __init__(self, path: str, numbers: tuple[int, int, int, int, int, int, int, int]) -> None:
         self.path = path
         self.objects, self.references, self.types, self.bytes, self.unreachable = numbers[:5]
-        self.stood_still = numbers[5] / 1e9
+        self.paused_seconds = numbers[5] / 1e9
         self.walk_seconds = numbers[6] / 1e9
         self.walker_bytes = numbers[7]
 
@@ -58,8 +57,17 @@ class HeapTaken:
         size = _native.size_text(self.bytes)
         return (
             f"<heap snapshot {self.path}: {self.objects:,} objects of {self.types:,} types, {size}; "
-            f"paused for {self.stood_still * 1000:.0f} ms>"
+            f"paused for {self.paused_seconds * 1000:.0f} ms>"
         )
+
+    @property
+    def stood_still(self) -> float:
+        """The old name of ``paused_seconds``."""
+        return self.paused_seconds
+
+
+# The name of the class in earlier versions.
+HeapTaken = HeapSnapshot
 
 
 class _Instance:
@@ -83,7 +91,7 @@ def heap_snapshot(
     redact: Iterable[str] = (),
     fork: bool = False,
     overwrite: bool = False,
-) -> HeapTaken:
+) -> HeapSnapshot:
     """Write every Python object of this process, and all references between them, to a file.
 
     path       the file; by default ``heaptide-<pid>.<time>.heap`` in the current directory
@@ -95,8 +103,8 @@ def heap_snapshot(
     """
     hidden = redaction.patterns([redact] if isinstance(redact, str) else redact)
     request = _request(values, hidden, redaction.secrets(), labels.facts())
-    target = os.fspath(path) if path is not None else _free_name()
-    return HeapTaken(target, _take(object(), target, request, fork, overwrite))
+    target = os.fspath(path) if path is not None else _default_path()
+    return HeapSnapshot(target, _take(object(), target, request, fork, overwrite))
 
 
 def _request(
@@ -121,10 +129,5 @@ def _take(
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 
-def _free_name() -> str:
-    stem = f"heaptide-{os.getpid()}.{time.strftime('%Y%m%dT%H%M%S')}"
-    name, number = f"{stem}.heap", 1
-    while os.path.lexists(name):
-        number += 1
-        name = f"{stem}-{number}.heap"
-    return os.path.abspath(name)
+def _default_path() -> str:
+    return capture_files.unused_path(os.path.abspath(f"heaptide-{os.getpid()}.{capture_files.stamp()}"), ".heap")

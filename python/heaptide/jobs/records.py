@@ -16,7 +16,7 @@ import time
 from heaptide import _native, labels, redaction
 from heaptide.containment import report_failure
 from heaptide.jobs.record_files import RecordFile, Retention
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 from heaptide.recording import program
 
 TYPE_CHECKING = False
@@ -157,7 +157,7 @@ class Book:
         text = _text(name)
         if text not in self._names:
             if len(self._names) >= self._max_names:
-                say_once(
+                print_message_once(
                     f"more than {self._max_names} names of jobs; further ones are recorded as {OTHER_JOBS!r}: put what "
                     "differs from run to run in the key, or raise HEAPTIDE_JOBS_NAMES"
                 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from heaptide import _native, objects, private_files
 from heaptide.leaks import accounts
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.objects import drawing, references
 from heaptide.objects.boxes import Boxes
 
@@ -31,14 +31,14 @@ def write(tracer: JobTracer, job: Job) -> str | None:
     try:
         return _write(tracer, job)
     except Exception as error:
-        say(f"no graph of job {job.name} could be drawn: {reason(error)}")
+        print_message(f"no graph of job {job.name} could be drawn: {reason(error)}")
         return None
 
 
 def _write(tracer: JobTracer, job: Job) -> str | None:
     examples, n_left = _examples(tracer.trace_type or "", job)
     if not examples:
-        say(f"job {job.name} left no objects of type {tracer.trace_type}, so there is no graph")
+        print_message(f"job {job.name} left no objects of type {tracer.trace_type}, so there is no graph")
         return None
     chains: list[list[Any]] = []
     referrers = references.Referrers([examples, chains, sys._getframe()])

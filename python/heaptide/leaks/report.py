@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from heaptide.messages import printable, reason, say
+from heaptide.messages import print_message, printable, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ def deliver(report: Callable[[Job], None] | TextIO, job: Job) -> None:
             report.write(printable(of_job(job)) + "\n")
             report.flush()
     except Exception as error:
-        say(f"cannot deliver the report of job {job.name}: {reason(error)}")
+        print_message(f"cannot deliver the report of job {job.name}: {reason(error)}")
 
 
 def of_job(job: Job) -> str:

@@ -16,7 +16,7 @@ from heaptide.leaks import accounts, report
 from heaptide.leaks.caches import clear_caches
 from heaptide.leaks.job import Frame, GrownType, Job, JobRecord, Rest, Site, _grown_type
 from heaptide.leaks.traced import TracedJob, traced
-from heaptide.messages import reason, say, say_once
+from heaptide.messages import print_message, print_message_once, reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -275,10 +275,10 @@ class JobTracer:
             os.makedirs(self.output_dir, exist_ok=True)
             private_files.write(path, text)
         except Exception as error:
-            say(f"cannot write the report of growing objects: {reason(error)}")
+            print_message(f"cannot write the report of growing objects: {reason(error)}")
             return
         self.stop_report = path
-        say(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
+        print_message(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._pickled_as:
@@ -295,7 +295,9 @@ def _portable(report: Callable[[Job], None] | TextIO | None) -> Any:
     for name in ("stdout", "stderr"):
         if report in (getattr(sys, name), getattr(sys, f"__{name}__")):
             return name
-    say_once("a file that receives reports of jobs cannot be passed to another process, which prints no reports")
+    print_message_once(
+        "a file that receives reports of jobs cannot be passed to another process, which prints no reports"
+    )
     return None
 
 

@@ -51,9 +51,9 @@ def end(bracket: Bracket | None) -> None:
 
         append(bracket.path, line, os.O_NOFOLLOW)
     except Exception as error:
-        from heaptide.messages import reason, say_once
+        from heaptide.messages import print_message_once, reason
 
-        say_once(f"brackets of functions could not be written to {bracket.path}: {reason(error)}")
+        print_message_once(f"brackets of functions could not be written to {bracket.path}: {reason(error)}")
 
 
 class timestamp:

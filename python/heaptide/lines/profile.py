@@ -22,7 +22,7 @@ from heaptide.lines import brackets, report
 from heaptide.lines.monitor import Watched, check_backend
 from heaptide.lines.recording import LineRecording
 from heaptide.lines.report import Call
-from heaptide.messages import say
+from heaptide.messages import print_message
 
 if TYPE_CHECKING:
     from heaptide._native import LineWatch
@@ -280,7 +280,7 @@ class Profiled:
                 recording.remove()
             self._finish(self, call)
         except Exception as error:
-            say(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
+            print_message(f"the lines of {self.name} could not be reported ({type(error).__name__}: {error})")
         after = _native.resident_bytes()
         if before is not None and after is not None:
             # Memory that the report allocates must not count as an increment of the calling line.

@@ -8,7 +8,7 @@ import tempfile
 from types import CodeType
 
 from heaptide import _native, command_process
-from heaptide.messages import reason, say_once
+from heaptide.messages import print_message_once, reason
 from heaptide.recording.tracker import Tracker
 
 Heap = dict[int, tuple[int, int, int, int]]
@@ -26,7 +26,7 @@ class LineRecording:
     def begin(cls, name: str) -> LineRecording | None:
         """Start a recording, or print why the columns will be empty."""
         if _native.active() is not None:
-            say_once(
+            print_message_once(
                 f"columns of {name} stay empty because the process is being recorded already: "
                 "make the table from that capture with heaptide lines --from"
             )
@@ -37,7 +37,7 @@ class LineRecording:
             tracker = Tracker(path, objects=True)
             tracker.start()
         except Exception as error:
-            say_once(f"columns of {name} stay empty because it could not be recorded: {reason(error)}")
+            print_message_once(f"columns of {name} stay empty because it could not be recorded: {reason(error)}")
             return None
         return cls(folder, tracker, path)
 

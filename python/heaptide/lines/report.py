@@ -12,7 +12,7 @@ from types import CodeType
 from typing import Any, TextIO
 
 from heaptide import _native, platforms, private_files
-from heaptide.messages import reason, say, say_once
+from heaptide.messages import print_message, print_message_once, reason
 from heaptide.platforms import compss
 
 # The variable that names a file to append all reports to. Platforms have other names for it.
@@ -112,7 +112,7 @@ def save_page(
         page = _native.render_lines(functions, precision=precision, columns=list(columns), form="page")
         private_files.write(path, page)
     except Exception as error:
-        say(f"the page {path} could not be written ({reason(error)}): check the folder and the space left")
+        print_message(f"the page {path} could not be written ({reason(error)}): check the folder and the space left")
 
 
 def file_name(code: CodeType) -> str:
@@ -138,7 +138,7 @@ def deliver(text: str, stream: Any, subject: str) -> None:
         else:
             _write(sys.stdout, text)
     except Exception as error:
-        say_once(
+        print_message_once(
             f"the line report of {subject} could not be written ({reason(error)}): check the stream or file it goes to"
         )
 

@@ -26,7 +26,7 @@ from heaptide import _native, private_files, setting_values
 from heaptide.containment import contained, report_failure
 from heaptide.leaks import report
 from heaptide.leaks.tracer import JobTracer
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,5 +196,5 @@ def _is_traced(value: object) -> bool:
     try:
         return bool(setting_values.boolean(value))
     except ValueError as error:
-        say_once(f"MRQ_TRACE_MEMORY is {value!r}, which is invalid ({error}); jobs are measured")
+        print_message_once(f"MRQ_TRACE_MEMORY is {value!r}, which is invalid ({error}); jobs are measured")
         return True

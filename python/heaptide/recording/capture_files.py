@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def expand(settings: Settings, component: str, *, is_component: bool) -> str:
     pattern = settings.out or default
     unknown = [text for is_field, text in _parts(pattern) if is_field and text not in FIELDS]
     if unknown:
-        say_once(
+        print_message_once(
             f"unknown field {{{unknown[0]}}} in HEAPTIDE_OUT, so {default} is used; fields are {{{'} {'.join(FIELDS)}}}"
         )
         pattern = default
@@ -139,12 +139,16 @@ def child_of(path: str) -> str:
 
     A process that executes another program has several captures; the second and later ones have a number.
     """
-    first = name = f"{path}.{os.getpid()}"
-    number = 1
-    while os.path.lexists(name):
+    return unused_path(f"{path}.{os.getpid()}")
+
+
+def unused_path(stem: str, ending: str = "") -> str:
+    """Return the stem with the ending. If that file exists, add a number to the stem."""
+    path, number = stem + ending, 1
+    while os.path.lexists(path):
         number += 1
-        name = f"{first}-{number}"
-    return name
+        path = f"{stem}-{number}{ending}"
+    return path
 
 
 def _is_process(ending: str) -> bool:
@@ -166,12 +170,7 @@ def _names(folder: str) -> list[str]:
 def _renamed(path: str) -> str:
     """Return an unused name with the time of the last write."""
     stem, ending = os.path.splitext(path)
-    stem += "." + stamp(os.stat(path).st_mtime)
-    name, number = stem + ending, 1
-    while os.path.lexists(name):
-        number += 1
-        name = f"{stem}-{number}{ending}"
-    return name
+    return unused_path(f"{stem}.{stamp(os.stat(path).st_mtime)}", ending)
 
 
 def _move(old: str, new: str) -> None:

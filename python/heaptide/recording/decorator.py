@@ -24,7 +24,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from heaptide import platforms
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.platforms.flyte import FOLDER
 from heaptide.reports import Report, Sink, announce, current_sink, render, to_file, wait_for
 
@@ -266,7 +266,7 @@ class Call:
             self.sink = profile.sink or current_sink()
             self.files = shared.enter(profile.folder, self.name, profile.reporter, profile.options)
         except Exception as error:
-            say(f"{self.name}: {reason(error)}; it runs without being recorded")
+            print_message(f"{self.name}: {reason(error)}; it runs without being recorded")
 
     def end(self, error: BaseException | None = None) -> None:
         """Stop recording the call, render the report and deliver it. A second call does nothing."""
@@ -316,7 +316,7 @@ class Call:
                 report.failure = _describe(error)
             return report
         except Exception as failure:
-            say(f"{self.name}: {reason(failure)}; there is no report")
+            print_message(f"{self.name}: {reason(failure)}; there is no report")
             return None
 
     def _render(self, report: Report) -> None:
@@ -324,7 +324,7 @@ class Call:
 
     def _deliver(self, report: Report) -> Awaitable[None] | None:
         if report.error is not None:
-            say(f"{self.name}: cannot render the {report.reporter}: {report.error}")
+            print_message(f"{self.name}: cannot render the {report.reporter}: {report.error}")
         elif self.sink is to_file and self.profile.is_announced:
             from heaptide import _native
 
@@ -332,7 +332,7 @@ class Call:
         return self.sink(report)
 
     def _report_undelivered(self, report: Report, failure: Exception) -> None:
-        say(f"{self.name}: the report in {report.path} could not be delivered: {reason(failure)}")
+        print_message(f"{self.name}: the report in {report.path} could not be delivered: {reason(failure)}")
 
 
 def _describe(error: BaseException) -> str:

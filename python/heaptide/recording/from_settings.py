@@ -10,7 +10,7 @@ import os
 import sys
 
 from heaptide import settings
-from heaptide.messages import say
+from heaptide.messages import print_message
 from heaptide.recording import capture_files, program, runs
 
 TYPE_CHECKING = False
@@ -120,7 +120,7 @@ def begin(
         first_import_path=program.main_folder() if whole_program else None,
     )
     if warning is not None:
-        say(f"{warning}; Python stacks are left out of the capture")
+        print_message(f"{warning}; Python stacks are left out of the capture")
     mark = ""
     if is_triggered:
         mark = wanted_mark(_native.session_id() or b"")
@@ -177,7 +177,9 @@ def _make_mark(path: str) -> bool:
             _native.private_folder(folder)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600))
     except OSError as error:
-        say(f"other processes of the program will not stop with this one: {path} cannot be created ({error.strerror})")
+        print_message(
+            f"other processes of the program will not stop with this one: {path} cannot be created ({error.strerror})"
+        )
         return False
     return True
 
@@ -197,7 +199,7 @@ def finish(pid: int, quiet: bool) -> None:
         triggers.finish()
     recorded = end(is_last=False) if os.getpid() == pid else None
     if recorded is not None and not quiet:
-        say(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
+        print_message(f"recorded into {recorded.path}; inspect it with: heaptide stats {recorded.path}")
 
 
 def toggle(chosen: Settings, wanted: bool | None = None) -> None:
@@ -211,14 +213,14 @@ def toggle(chosen: Settings, wanted: bool | None = None) -> None:
         if wanted is is_on:
             return
         if is_on and running is None:
-            say(f"the recording into {_native.active()} was started by other means; it continues")
+            print_message(f"the recording into {_native.active()} was started by other means; it continues")
         elif is_on:
             end()
             if running is not None and not chosen.quiet:
-                say(f"recorded into {running.path}")
+                print_message(f"recorded into {running.path}")
         else:
             begun = begin(chosen, program.program_name(), is_triggered=chosen.children)
             if not chosen.quiet:
-                say(f"recording into {begun.path}")
+                print_message(f"recording into {begun.path}")
     except Exception as error:
-        say(f"{reason(error)}; the program continues without being recorded")
+        print_message(f"{reason(error)}; the program continues without being recorded")

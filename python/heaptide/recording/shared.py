@@ -12,7 +12,7 @@ import threading
 import time
 
 from heaptide import _native, private_files
-from heaptide.messages import say_once
+from heaptide.messages import print_message_once
 from heaptide.recording import capture_files, tracker
 
 MAX_CALLS_PER_SECOND = 10_000
@@ -68,7 +68,7 @@ def enter(folder: str, function: str, reporter: str, options: tracker.RecordingO
                 if source is None:
                     warning = tracker.start(capture, options or tracker.RecordingOptions())
                     if warning is not None:
-                        say_once(f"{warning}; Python stacks are left out of the captures")
+                        print_message_once(f"{warning}; Python stacks are left out of the captures")
                     _shared = Shared(capture)
                     return CallFiles(capture, page, capture, _shared, False)
                 is_copied = not _link(source, capture)
@@ -92,7 +92,7 @@ def leave(files: CallFiles) -> None:
                 if _native.active() == shared.path:
                     tracker.stop()
     if files.is_copied:
-        _copy(files.source, files.capture)
+        private_files.copy(files.source, files.capture)
 
 
 def _link(source: str, capture: str) -> bool:
@@ -103,12 +103,6 @@ def _link(source: str, capture: str) -> bool:
     except OSError:  # another file system, or one without links
         return False
     return True
-
-
-def _copy(source: str, capture: str) -> None:
-    with open(source, "rb") as old, open(capture, "xb", opener=private_files.opener) as new:
-        while piece := old.read(1 << 20):
-            new.write(piece)
 
 
 def _after_fork_in_child() -> None:

@@ -11,7 +11,7 @@ from _thread import allocate_lock
 
 from heaptide import _native, labels, redaction
 from heaptide.containment import contained
-from heaptide.messages import say_after_fork
+from heaptide.messages import print_message_after_fork
 from heaptide.recording import process_group, program, runs, thread_names, user_code
 
 TYPE_CHECKING = False
@@ -337,7 +337,7 @@ def _after_fork_in_child() -> None:
     except Exception as error:
         warning = str(error)
     if warning is not None:
-        say_after_fork(f"the forked process {os.getpid()} is not recorded: {warning}")
+        print_message_after_fork(f"the forked process {os.getpid()} is not recorded: {warning}")
 
 
 @contained

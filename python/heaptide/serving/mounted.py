@@ -6,7 +6,7 @@ from collections.abc import Callable, MutableMapping
 from typing import Any, TypeVar
 
 from heaptide import _native, control
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 
 # One byte more than the control API accepts, so that it rejects longer bodies without reading them whole.
 MAX_BODY_BYTES = 64 * 1024 + 1
@@ -25,7 +25,7 @@ class Mounted:
             self.control = control.start_as_set(**options)
         except Exception as error:
             self._problem = f"the profiler cannot be used in this process: {reason(error)}"
-            say(f"{self._problem}; its routes answer with 503")
+            print_message(f"{self._problem}; its routes answer with 503")
 
     def handle(
         self,

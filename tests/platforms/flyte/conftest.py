@@ -38,5 +38,5 @@ def flyte2(flyte: Environment, tmp_path_factory: pytest.TempPathFactory) -> dict
 
 def results(output: str) -> dict[str, Any]:
     """Return the results that a program printed as its last line."""
-    found: dict[str, Any] = json.loads(output.rpartition("RESULTS ")[2])
-    return found
+    decoded: dict[str, Any] = json.loads(output.rpartition("RESULTS ")[2])
+    return decoded

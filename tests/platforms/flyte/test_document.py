@@ -1,4 +1,4 @@
-"""Walks through the documentation of Flyte's plugin for memray: its import, its example, its parameters, its files."""
+"""Tests what the documentation of Flyte's plugin for memray describes: import, example, parameters and files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_workflow_runs_from_the_command_line(flyte: Environment, tmp_path: Path)
 
 
 @pytest.mark.behaviour("inert")
-def test_plugin_is_the_installed_one_without_the_setting(flyte: Environment, tmp_path: Path) -> None:
+def test_installed_plugin_is_imported_without_the_setting(flyte: Environment, tmp_path: Path) -> None:
     program = "import flytekitplugins.memray.profiling as p, sys; print(p.__file__, 'heaptide' in sys.modules)"
     plain = flyte.run("python", "-c", program, cwd=tmp_path).stdout
     assert "site-packages/flytekitplugins/memray/profiling.py False" in plain

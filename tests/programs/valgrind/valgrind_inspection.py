@@ -22,7 +22,7 @@ class Slotted:
 
 
 class Plain:
-    """An object with a dict, which one instance replaces."""
+    """An object with a `__dict__`, which `objects` replaces."""
 
     def __init__(self, **fields):
         self.__dict__.update(fields)

@@ -48,7 +48,7 @@ HOLDS_THE_GIL = """
     import sys
     import heaptide.control
 
-    heaptide.control._PATIENCE_SECONDS = 0.2
+    heaptide.control._INTERPRETER_TIMEOUT_SECONDS = 0.2
     control = heaptide.control.start_as_set("0")
     print(control.address)
     for line in sys.stdin:

@@ -39,32 +39,32 @@ from support.controlled_program import ask
 os.setgroups([])
 os.setgid({user})
 os.setuid({user})
-given = {given!r}
+arguments = {arguments!r}
 """
 
 
-def as_user(user: int, script: str, given: Any) -> Any:
-    """Run a script as another user. It finds its input in `given`, and prints its result as JSON."""
-    text = SWITCH_USER.format(tests=str(REPOSITORY / "tests" / "python"), user=user, given=given) + textwrap.dedent(
-        script
-    )
+def as_user(user: int, script: str, arguments: Any) -> Any:
+    """Run a script as another user. It reads `arguments` and prints its result as JSON."""
+    text = SWITCH_USER.format(
+        tests=str(REPOSITORY / "tests" / "python"), user=user, arguments=arguments
+    ) + textwrap.dedent(script)
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 REQUEST = """
-    answers = [ask(*request) for request in given]
+    answers = [ask(*request) for request in arguments]
     print(json.dumps([[one.status, "" if one.status == 200 else one.json()["error"]] for one in answers]))
 """
 
 
 def answers(user: int, address: str, *requests: tuple[Any, ...], **headers: str) -> list[tuple[int, str]]:
     """Send requests (method, path, body) as a user, and return their statuses and error messages."""
-    given = [
+    arguments = [
         (address, method, f"{BASE}/{path}", body[0] if body else None, headers) for method, path, *body in requests
     ]
-    return [(status, message) for status, message in as_user(user, REQUEST, given)]
+    return [(status, message) for status, message in as_user(user, REQUEST, arguments)]
 
 
 def statuses(user: int, address: str, *requests: tuple[Any, ...], **headers: str) -> list[int]:
@@ -73,7 +73,7 @@ def statuses(user: int, address: str, *requests: tuple[Any, ...], **headers: str
 
 
 STATUS = ("GET", "status")
-READS = [
+REQUESTS = [
     ("GET", "status"),
     ("GET", "sessions"),
     ("POST", "start"),
@@ -86,13 +86,13 @@ READS = [
 def test_another_user_needs_the_token_over_loopback_and_root_does_not(program: ControlledProgram) -> None:
     (token,) = (program.folder / "run").glob("*/token")
     assert token.stat().st_mode & 0o777 == 0o600
-    for status, message in answers(NOBODY, program.address, *READS):
+    for status, message in answers(NOBODY, program.address, *REQUESTS):
         assert status == 401
         assert message.endswith(f"send Authorization: Bearer TOKEN, with the token in {token}")
-    assert statuses(NOBODY, program.address, *READS, Authorization="Bearer x") == [401] * len(READS)
+    assert statuses(NOBODY, program.address, *REQUESTS, Authorization="Bearer x") == [401] * len(REQUESTS)
     assert program.get("sessions").json()["sessions"] == []
-    assert statuses(0, program.address, *READS) == [200] * len(READS)
-    assert statuses(NOBODY, program.address, *READS, Authorization=program.bearer()) == [200] * len(READS)
+    assert statuses(0, program.address, *REQUESTS) == [200] * len(REQUESTS)
+    assert statuses(NOBODY, program.address, *REQUESTS, Authorization=program.bearer()) == [200] * len(REQUESTS)
     assert statuses(NOBODY, program.address, ("GET", "docs")) == [200]
 
 
@@ -146,8 +146,8 @@ def address_of_nobody() -> Iterator[str]:
         folder.chmod(0o755)
         (folder / "run").mkdir()
         (folder / "sessions").mkdir()
-        for below in ("run", "sessions"):
-            os.chown(folder / below, NOBODY, NOBODY)
+        for subfolder in ("run", "sessions"):
+            os.chown(folder / subfolder, NOBODY, NOBODY)
         script = textwrap.dedent(SERVED_BY_NOBODY.format(user=NOBODY))
         program = ControlledProgram([sys.executable, "-c", script], folder)
         yield program.address
@@ -177,8 +177,8 @@ def test_closed_connection_of_another_user_is_not_taken_for_root(program: Contro
     request = f"POST {BASE}/start HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     script = """
         for _ in range(50):
-            with socket.create_connection(given[:2]) as connection:
-                connection.sendall(given[2])
+            with socket.create_connection(arguments[:2]) as connection:
+                connection.sendall(arguments[2])
         print(50)
     """
     assert as_user(NOBODY, script, (host, int(port), request)) == 50
@@ -209,11 +209,11 @@ def test_ctl_finds_the_token_of_a_program_by_its_address(program: ControlledProg
     with socket.create_server(("127.0.0.1", 0)) as impostor:
         url = f"http://127.0.0.1:{impostor.getsockname()[1]}"
         command = [sys.executable, "-m", "heaptide", "ctl", "--url", url, "status"]
-        asking = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        client = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         connection, _ = impostor.accept()
         with connection:
             assert b"Authorization" not in connection.recv(4096)
-        asking.wait()
+        client.wait()
 
 
 @pytest.mark.parametrize("token", ["", "s3cret"])
@@ -235,7 +235,7 @@ def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> N
     secret = token or created.read_text().strip()
 
     script = """
-        port, token = given
+        port, token = arguments
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(b"tideLIV1")
             received = [connection.recv(8).decode()]

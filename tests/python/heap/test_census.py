@@ -92,14 +92,14 @@ def test_census_changes_nothing_and_reports_its_duration(tmp_path: Path) -> None
         objects, blocks = len(gc.get_objects()), sys.getallocatedblocks()
         census = heaptide.heap_census()
         print(json.dumps([len(gc.get_objects()) - objects - len(census), sys.getallocatedblocks() - blocks,
-                          len(census), census.stood_still > 0, census.notes, census.walker_bytes < 32 * census.objects]))
+                          len(census), census.paused_seconds == census.stood_still > 0, census.notes, census.walker_bytes < 32 * census.objects]))
         """,
     )
-    objects, blocks, n_kinds, stood_still, notes, is_small = found
+    objects, blocks, n_types, was_paused, notes, is_small = found
     # The result itself: a list of rows with a name and two numbers each.
     assert objects < 20
-    assert blocks < 5 * n_kinds + 100, "2,000 dicts would be thousands of blocks"
-    assert (stood_still, notes, is_small) == (True, [], True)
+    assert blocks < 5 * n_types + 100, "2,000 dicts would be thousands of blocks"
+    assert (was_paused, notes, is_small) == (True, [], True)
 
 
 @pytest.mark.once
@@ -120,11 +120,11 @@ def test_growth_since_an_earlier_census_is_reported_by_type(tmp_path: Path) -> N
                           repr(after).splitlines(), len(after)]))
         """,
     )
-    *counts, table, n_kinds = found
+    *counts, table, n_types = found
     assert counts == [500, -3, 500]
     assert table[1] == " Index  Count   %     Size   % Cumulative  % Type"
     assert len(table) == 13
-    assert table[-1] == f"<{n_kinds - 10} more kinds. Iterate over the census to see them.>"
+    assert table[-1] == f"<{n_types - 10} more types. Iterate over the census to see them.>"
 
 
 def test_every_difference_from_guppy3_is_explained(tmp_path: Path) -> None:

@@ -34,8 +34,8 @@ def test_program_without_leaks_has_no_suspects(snapshot: Path) -> None:
 
 def test_waste_leaves_out_the_import_system_and_interned_strings(snapshot: Path) -> None:
     rows = json.loads(heaptide("heap", "waste", "--json", "-n", "0", snapshot).stdout)["rows"]
-    # `_module_locks` and `_RELOADING` are variables of importlib's modules, `_said` and `_tokens` of Heaptide's.
-    names = ("_frozen_importlib", "_module_locks", "_RELOADING", "_said", "_tokens")
+    # `_module_locks` and `_RELOADING` are variables of importlib's modules, `_printed` and `_tokens` of Heaptide's.
+    names = ("_frozen_importlib", "_module_locks", "_RELOADING", "_printed", "_tokens")
     assert not [row["what"] for row in rows if any(name in row["what"] for name in names)]
     assert sum(row["bytes"] for row in rows) < 60_000
     assert max(row["bytes"] for row in rows) < 8_000

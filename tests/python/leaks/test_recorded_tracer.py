@@ -1,4 +1,4 @@
-"""Tests that a recording of a program with a `JobTracer` shows the tracer's memory as Heaptide's."""
+"""Tests that a recording of a program with a `JobTracer` attributes the tracer's memory to Heaptide."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for _ in range({N_JOBS}):
 
 
 @pytest.mark.parametrize("options", [[], ["--objects"], ["--native"]])
-def test_memory_of_a_job_tracer_is_not_shown_as_the_programs(
+def test_memory_of_a_job_tracer_is_attributed_to_heaptide(
     heaptide_run: Run, stats: Run, tmp_path: Path, options: list[str]
 ) -> None:
     report = stats(heaptide_run(PROGRAM, *options).capture, "-n", "10000")

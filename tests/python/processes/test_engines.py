@@ -145,6 +145,15 @@ def free_port() -> int:
         return port
 
 
+def next_line(process: subprocess.Popen[str], request: str = "") -> str:
+    """Write a request to a program, if there is one, and return the next line that the program prints."""
+    assert process.stdin is not None and process.stdout is not None
+    if request:
+        process.stdin.write(request + "\n")
+        process.stdin.flush()
+    return process.stdout.readline().strip()
+
+
 def http_get(port: int) -> int | None:
     """Run a task in the web application. Returns the worker's process ID, or None while nothing answers."""
     try:
@@ -330,20 +339,13 @@ def test_worker_that_dask_restarts_is_recorded(engine: Engine) -> None:
     (engine.folder / "cluster.py").write_text(CLUSTER)
     cluster = engine.run(sys.executable, "cluster.py", env={"DASK_DISTRIBUTED__WORKER__DAEMON": "True"})
 
-    def say(line: str) -> str:
-        assert cluster.stdin is not None and cluster.stdout is not None
-        if line:
-            cluster.stdin.write(line + "\n")
-            cluster.stdin.flush()
-        return cluster.stdout.readline().strip()
-
-    assert say("") == "ready"
-    first = int(say("task"))
+    assert next_line(cluster) == "ready"
+    first = int(next_line(cluster, "task"))
     session = engine.post("start")["session"]
     assert engine.recorded(first)
-    assert int(say("task")) == first
+    assert int(next_line(cluster, "task")) == first
     os.kill(first, signal.SIGKILL)
-    second = int(say("task"))
+    second = int(next_line(cluster, "task"))
     assert second != first and engine.recorded(second)
     engine.post("stop")
     assert {one["state"] for one in engine.members().values()} == {"stopped"}
@@ -370,18 +372,11 @@ def test_workers_that_loky_starts_are_recorded(engine: Engine) -> None:
     (engine.folder / "pool.py").write_text(LOKY)
     pool = engine.run(sys.executable, "pool.py")
 
-    def say(line: str) -> str:
-        assert pool.stdin is not None and pool.stdout is not None
-        if line:
-            pool.stdin.write(line + "\n")
-            pool.stdin.flush()
-        return pool.stdout.readline().strip()
-
-    assert say("") == "ready"
+    assert next_line(pool) == "ready"
     session = engine.post("start")["session"]
-    workers = {int(word) for _ in range(2) for word in say("go").split()}
+    workers = {int(word) for _ in range(2) for word in next_line(pool, "go").split()}
     engine.post("stop")
-    say("go")
+    next_line(pool, "go")
     n_tasks, processes = engine.tasks(session)
     assert n_tasks == 8
     titles = {one["pid"]: one["title"] for one in processes}

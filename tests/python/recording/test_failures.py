@@ -303,8 +303,8 @@ def test_unread_message_does_not_keep_the_program_from_exiting(tmp_path: Path) -
     # Standard error is a full pipe, so that a thread of Heaptide is blocked in a write when the program exits.
     program = """
 import os, sys, threading
-from heaptide.messages import say
-thread = threading.Thread(target=say, args=("nobody reads this",), daemon=True)
+from heaptide.messages import print_message
+thread = threading.Thread(target=print_message, args=("nobody reads this",), daemon=True)
 thread.start()
 write = {"x86_64": "1 ", "aarch64": "64 "}[os.uname().machine]
 while not open(f"/proc/self/task/{thread.native_id}/syscall").read().startswith(write):

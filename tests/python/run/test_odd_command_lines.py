@@ -37,7 +37,7 @@ def latin1_locale(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no localedef: install the locale tools of the C library to run this test")
     words = [localedef, "--no-archive", "-f", "ISO-8859-1", "-i", "de_DE", str(folder / "de_DE.ISO-8859-1")]
     done = subprocess.run(words, capture_output=True, text=True)
-    # Without the sources of the encoding, the folder has a locale with another one.
+    # Without the sources of the encoding, localedef compiles the locale with another encoding.
     if "character map file" in done.stderr or not any(folder.iterdir()):
         pytest.skip(f"no locale de_DE.ISO-8859-1 ({done.stderr.strip()}): install the sources of the locales")
     return folder
@@ -60,7 +60,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
 
 
 def make_script(folder: Path, name: bytes) -> bytes:
-    """Write the program that shows its command line, under a name in bytes."""
+    """Write a script that prints its command line. Its name is in bytes."""
     script = os.path.join(os.fsencode(folder), name)
     os.makedirs(os.path.dirname(script), exist_ok=True)
     os.rename(write(folder / "script.py", SHOW), script)
@@ -100,13 +100,13 @@ RESTART = """
 """
 
 
-@pytest.mark.parametrize("how", ["--exec", "--subprocess"])
-def test_program_that_restarts_itself_by_its_original_arguments_runs_again(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("method", ["--exec", "--subprocess"])
+def test_program_that_restarts_itself_by_its_original_arguments_runs_again(tmp_path: Path, method: str) -> None:
     job = tmp_path / "job"
     job.mkdir()
     write(job / "job.py", RESTART)
     for words in (["job.py"], ["-m", "job"], ["-c", (job / "job.py").read_text()]):
-        done = run_twice(job, *words, how, "b c", flags=["-X", "dev", "-u"])
+        done = run_twice(job, *words, method, "b c", flags=["-X", "dev", "-u"])
         assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
 
 

@@ -19,8 +19,8 @@ OBJGRAPH = """at at_addrs by_type count find_backref_chain find_ref_chain get_le
     is_proper_module most_common_types show_backrefs show_chain show_growth show_most_common_types show_refs typestats"""
 
 PUBLIC = {
-    "heaptide": """HeapCensus HeapTaken RecordingError Tracker __version__ active asgi component control heap heap_census
-        heap_snapshot hpy job label leaks load_ipython_extension memory_usage memray_profiling objects on_pressure profile
+    "heaptide": """HeapCensus HeapSnapshot HeapTaken RecordingError Tracker __version__ active asgi component control heap
+        heap_census heap_snapshot hpy job label leaks load_ipython_extension memory_usage memray_profiling objects on_pressure profile
         profile_memory reports set_mode wsgi""",
     "heaptide.asgi": "App app mount",
     "heaptide.wsgi": "App app mount",

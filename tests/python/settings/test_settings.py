@@ -42,8 +42,8 @@ worker = worker.py --queue *
 def printed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The messages printed during the test."""
     lines: list[str] = []
-    monkeypatch.setattr(messages, "say", lines.append)
-    monkeypatch.setattr(messages, "_said", set())
+    monkeypatch.setattr(messages, "print_message", lines.append)
+    monkeypatch.setattr(messages, "_printed", set())
     return lines
 
 

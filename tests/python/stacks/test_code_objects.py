@@ -41,7 +41,7 @@ def test_thousands_of_functions_reusing_one_address_are_distinguished(
                 gc.collect()
         print(len(addresses))
     """)
-    assert int(recorded.stdout) < 500, "the addresses were hardly used again: this test shows nothing"
+    assert int(recorded.stdout) < 500, "few addresses were reused, so the test proves nothing"
     for number in range(5_000):
         expected = (f"f{number:06}", f"file{number % 7}", number % 97 + 2)
         assert innermost(recorded, 1_000_000 + number) == expected

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from heaptide.compat.script_search import find_script
 from heaptide.containment import contained
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 
 from .line_profiler import LineProfiler, show_results
 from .readings import choose_backend
@@ -94,7 +94,9 @@ def _report(profiler: TimeStamper | LineProfiler, output: str | None, precision:
             with open(output, "a", encoding="utf-8", errors="backslashreplace") as stream:
                 _show(profiler, stream, precision)
     except OSError as error:
-        say(f"the report could not be written to {output} ({reason(error)}): check the folder and the space left")
+        print_message(
+            f"the report could not be written to {output} ({reason(error)}): check the folder and the space left"
+        )
 
 
 def _show(profiler: TimeStamper | LineProfiler, stream: TextIO, precision: int) -> None:

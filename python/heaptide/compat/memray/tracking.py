@@ -14,7 +14,7 @@ from heaptide import _native
 from heaptide.compat import may_raise
 from heaptide.compat.memray.destinations import Destination, FileDestination, SocketDestination
 from heaptide.compat.memray.records import FileFormat
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.recording import capture_files, tracker
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Tracker:
         except (OSError, ValueError, OverflowError) as error:
             if may_raise():
                 raise
-            say(f"{reason(error)}; the program continues without this recording")
+            print_message(f"{reason(error)}; the program continues without this recording")
             return os.devnull
         return self._server.path
 
@@ -124,7 +124,7 @@ class Tracker:
         except Exception as error:
             if may_raise():
                 raise
-            say(f"{reason(error)}; the program continues without this recording")
+            print_message(f"{reason(error)}; the program continues without this recording")
         self._is_used = True
         if self._tracks_objects:
             # Empty the interpreter's free lists, because an object from a free list would lie in an older block.
@@ -142,7 +142,7 @@ class Tracker:
         warning = tracker.start(self._path, self._options, overwrite=self._overwrite, outer_functions=outer_functions)
         self._is_recording = True
         if warning is not None:
-            say(f"{warning}; Python stacks are left out of {self._path}")
+            print_message(f"{warning}; Python stacks are left out of {self._path}")
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -45,11 +45,7 @@ def name_for(key: dict[str, Any], folder: str) -> str:
     folder = os.path.join(folder_of(key["dag_id"], folder), capture_files.safe(key["task_id"]))
     mapped = f".map{key['map_index']}" if int(key["map_index"]) >= 0 else ""
     stem = os.path.join(folder, capture_files.safe(f"{key['run_id']}{mapped}.try{key['try_number']}"))
-    path, number = stem + ENDING, 1
-    while os.path.lexists(path):
-        number += 1
-        path = f"{stem}-{number}{ENDING}"
-    return path
+    return capture_files.unused_path(stem, ENDING)
 
 
 def drop_inherited() -> None:

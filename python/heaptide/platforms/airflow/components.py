@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 from heaptide.platforms.airflow import profiling
 from heaptide.recording import program
 
@@ -32,7 +32,7 @@ def install() -> None:
         from airflow.cli.commands import daemon_utils
         from airflow.utils import memray_utils
     except ImportError:
-        say("components are recorded in Airflow 3.2 and later; this version runs without being recorded")
+        print_message("components are recorded in Airflow 3.2 and later; this version runs without being recorded")
         return
     if getattr(memray_utils.enable_memray_trace, "is_heaptide", False):
         return

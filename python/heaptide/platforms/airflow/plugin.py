@@ -12,7 +12,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 from heaptide.containment import contained
-from heaptide.messages import reason, say
+from heaptide.messages import print_message, reason
 
 URL_PREFIX = "/heaptide"
 
@@ -68,7 +68,7 @@ def _parts() -> tuple[list[Any], list[Any], list[Any]]:
         apps = [{"app": Pages(), "url_prefix": URL_PREFIX, "name": "Heaptide"}]
         return [tasks], apps, views
     except Exception as error:
-        say(f"{reason(error)}; Airflow runs without Heaptide")
+        print_message(f"{reason(error)}; Airflow runs without Heaptide")
         return [], [], []
 
 

@@ -231,8 +231,8 @@ def _finish(recorded: _Recorded, state: str) -> None:
     os.environ.pop(settings.SESSION, None)
     tracker.stop_only(recorded.capture)
     if not state:
-        noted = getattr(recorded.instance, "state", None)
-        state = str(getattr(noted, "value", noted) or "failed")
+        stored = getattr(recorded.instance, "state", None)
+        state = str(getattr(stored, "value", stored) or "failed")
     labels = {"state": state}
     if chosen.upload:
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from typing import Any
 
 from heaptide import private_files
@@ -115,12 +114,8 @@ def snapshot(component: str, chosen: Profiling, name: str) -> str:
     folder = os.path.join(chosen.folder, "snapshots")
     results.make_folder(folder)
     stem = os.path.join(folder, f"{component}_memory.{capture_files.stamp()}")
-    path, number = f"{stem}.bin", 1
-    while os.path.lexists(path):
-        number += 1
-        path = f"{stem}-{number}.bin"
-    with open(source, "rb") as old, open(path, "xb", opener=private_files.opener) as new:
-        shutil.copyfileobj(old, new, 1 << 20)
+    path = capture_files.unused_path(stem, ".bin")
+    private_files.copy(source, path)
     paths = [os.path.join(folder, name) for name in _names(folder) if name.startswith(f"{component}_memory.")]
     for old_path in sorted(paths, key=os.path.getmtime, reverse=True)[max(chosen.keep, 1) :]:
         os.unlink(old_path)
