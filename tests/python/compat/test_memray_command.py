@@ -77,6 +77,8 @@ def test_messages_and_exit_codes_are_memrays(folder: Path) -> None:
         (["run", "nofile.py"], 1, "[Errno 2] No such file or directory: 'nofile.py'"),
         (["run", "bad.py"], 1, "Only valid Python files or commands can be executed under memray"),
         (["run", "-m", "no_such_module"], 1, "memray: No module named no_such_module"),
+        (["run", "-m", "no_such.module"], 1, "memray: Error while finding module specification for 'no_such.module'"),
+        (["run", "-m", ".relative"], 1, "memray: Relative module names not supported"),
         (["run", "-o", "missing/x.bin", "jobs/job.py"], 1, "Could not create output file missing/x.bin"),
         (["run", "-o", "junk.bin", "jobs/job.py"], 1, "Output file junk.bin already exists."),
         (["run", "--live-port", "5000", "jobs/job.py"], 2, "The --live-port argument requires --live-remote"),
@@ -85,6 +87,9 @@ def test_messages_and_exit_codes_are_memrays(folder: Path) -> None:
         (["flamegraph", "junk.bin"], 1, "Failed to parse allocation records in junk.bin\nReason: "),
         (["stats", "junk.bin"], 1, "Failed to compute statistics for junk.bin\nReason: "),
         (["parse", "junk.bin"], 1, "Failed to parse allocation records in junk.bin\nReason: "),
+        (["parse", "no.bin"], 1, "Failed to parse allocation records in no.bin\nReason: No such file: no.bin"),
+        (["table", "-o", "missing/x.html", "junk.bin"], 1, "[Errno 2] No such file or directory: 'missing/x.html'"),
+        (["table", "-f", "-o", "jobs", "junk.bin"], 1, "[Errno 21] Is a directory: 'jobs'"),
         (["transform", "nothing", "junk.bin"], 1, "Format not supported: nothing"),
         (["flamegraph", "--temporal", "--temporary-allocations", "junk.bin"], 2, "Can't create a temporal flame graph"),
         (["summary", "-s", "6", "junk.bin"], 2, "--sort-column argument must be between 1 and 5"),
@@ -330,3 +335,42 @@ def test_temporary_allocations_of_an_aggregated_capture_are_refused(folder: Path
         done = memray(*words, "--temporary-allocations", "out.bin", cwd=folder, code=1)
         assert "was recorded with --aggregate" in done.stderr
     memray("table", "--leaks", "out.bin", cwd=folder)
+
+
+def test_module_that_is_not_found_leaves_a_capture_as_in_memray(folder: Path) -> None:
+    done = memray("run", "-m", "no_such_module", cwd=folder, code=1)
+    (capture,) = folder.glob("memray-no_such_module.*.bin")
+    assert done.stdout == f"Writing profile results into {capture.name}\n"
+
+
+def test_packages_of_a_module_are_imported_while_recording(folder: Path) -> None:
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text("print('imported'); held = bytearray(30_000_000)")
+    (folder / "package" / "module.py").write_text("")
+    done = memray("run", "-q", "-o", "out.bin", "-m", "package.module", cwd=folder)
+    assert done.stdout == "imported\n"
+    memray("stats", "--json", "-o", "out.json", "out.bin", cwd=folder)
+    assert json.loads((folder / "out.json").read_text())["metadata"]["peak_memory"] > 30_000_000
+
+
+def test_null_device_is_accepted_as_capture(folder: Path) -> None:
+    (folder / "exits.py").write_text("import sys; print(__name__, sys.argv); sys.exit(3)")
+    for words, code, text in (
+        (["exits.py", "a"], 3, "__main__ ['exits.py', 'a']\n"),
+        (["-f", "exits.py"], 3, "__main__ ['exits.py']\n"),
+        (["-m", "exits"], 3, f"__main__ ['{folder}/exits.py']\n"),
+        (["-c", "print(__name__)"], 0, "__main__\n"),
+    ):
+        assert memray("run", "-q", "-o", os.devnull, *words, cwd=folder, code=code).stdout == text
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_report_on_a_full_disk_names_the_reason_without_a_traceback(folder: Path) -> None:
+    memray("run", "-q", "-o", "out.bin", "jobs/job.py", cwd=folder)
+    for command in ("stats", "summary", "tree", "parse"):
+        words = [sys.executable, "-u", "-m", "memray", command, "out.bin"]
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(words, cwd=folder, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 1
+        assert "No space left on device" in done.stderr
+        assert "Traceback" not in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import errno
 import os
 import sys
 import tempfile
@@ -82,6 +83,8 @@ def parse(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     """``memray parse``"""
     if os.isatty(1):
         raise MemrayCommandError("You must redirect stdout to a file or shell pipeline.", exit_code=1)
+    if not os.path.lexists(options.results):
+        raise MemrayCommandError(f"{_unreadable(options)}\nReason: No such file: {options.results}", exit_code=1)
     return _report(["parse", "--", options.results], _unreadable(options))
 
 
@@ -110,6 +113,10 @@ def _new_file(output: str, force: bool) -> list[str]:
     path = Path(output).expanduser()
     if not force and path.exists():
         raise MemrayCommandError(f"File already exists, will not overwrite without --force: {output}", exit_code=1)
+    # Checked here, because a failure of the report is reported as an unreadable capture.
+    for number, is_wrong in ((errno.ENOENT, not path.parent.is_dir()), (errno.EISDIR, path.is_dir())):
+        if is_wrong:
+            raise MemrayCommandError(str(OSError(number, os.strerror(number), output)), exit_code=1)
     return ["-f", "-o", os.fspath(path)]
 
 
@@ -132,7 +139,8 @@ def _report(words: list[str], failure: str) -> int:
         # A notebook, or a caller that collects the output of `main`, has replaced `sys.stdout`.
         output = captured.enter_context(_captured(1)) if sys.stdout is not sys.__stdout__ else []
         code = _code(_native.main(words))
-    sys.stdout.write("".join(output))
+    if output:
+        sys.stdout.write("".join(output))
     text = "".join(messages)
     if code != 0:
         lines = text.strip().splitlines() or ["the report failed"]

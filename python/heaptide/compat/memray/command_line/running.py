@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from heaptide.__main__ import main as heaptide
+from heaptide.commands.run import run_program
 from heaptide.compat.memray.errors import MemrayCommandError
 
 
@@ -46,18 +47,7 @@ def _exists(path: str) -> bool:
 
 def _check_program(options: argparse.Namespace) -> None:
     if options.run_as_module:
-        from importlib.util import find_spec
-
-        sys.path.insert(0, os.getcwd())
-        try:
-            is_found = find_spec(options.script) is not None
-        except (ImportError, ValueError):
-            is_found = False
-        finally:
-            sys.path.pop(0)
-        if not is_found:
-            raise MemrayCommandError(f"memray: No module named {options.script}", exit_code=1)
-        return
+        return  # finding a module would import its packages before the recording starts
     try:
         ast.parse(options.script.encode() if options.run_as_cmd else Path(options.script).read_bytes())
     except IsADirectoryError:
@@ -84,11 +74,33 @@ def _run_into_file(options: argparse.Namespace, words: list[str]) -> int:
         print(f"Writing profile results into {output}", flush=True)
     _check_output(output, options.force)
     pid = os.getpid()
+    is_started = True
     try:
+        if output == os.devnull:
+            return _run_unrecorded(options)
         return heaptide([*words, "-q", *["-f"] * options.force, "-o", output, *_program(options)])
+    except SystemExit as error:
+        reason = _reason_of_runpy(options, error)
+        if reason:
+            is_started = False
+            raise SystemExit(f"memray: {reason}") from None
+        raise
     finally:
-        if not options.quiet and os.getpid() == pid:
+        if is_started and not options.quiet and os.getpid() == pid:
             _print_next_steps(output)
+
+
+def _run_unrecorded(options: argparse.Namespace) -> int:
+    """Run a program whose records nobody wants: no file can be mapped at the null device."""
+    kind = "module" if options.run_as_module else "code" if options.run_as_cmd else "script"
+    return run_program({"kind": kind, "target": options.script, "arguments": options.script_args}, lambda: 0)
+
+
+def _reason_of_runpy(options: argparse.Namespace, error: SystemExit) -> str:
+    """Return why a module was not found, or an empty text if the program itself exited."""
+    prefix = f"{sys.executable}: "
+    text = error.code if isinstance(error.code, str) else ""
+    return text.removeprefix(prefix) if options.run_as_module and text.startswith(prefix) else ""
 
 
 def _print_next_steps(output: str) -> None:
