@@ -6,10 +6,9 @@
 //! The bytes come from a file, so reading checks every length against the remaining bytes and every index against the
 //! length of its list. It refuses counts so large that further counting would overflow.
 
-use super::{JobDetail, Modes, StackDetail, Tally};
+use super::{Modes, Tally};
 use crate::amount::Weigher;
 use crate::encoding::{Decoder, Encoder};
-use crate::heap_steps::HeapSteps;
 use crate::jobs::JobStates;
 use crate::live_blocks::LiveBlocks;
 use crate::ranges::Ranges;
@@ -144,7 +143,6 @@ impl Tally {
             files_now,
             files_highest,
             series,
-            steps: HeapSteps::default(),
             time,
             first_time: time,
             bytes_before,
@@ -153,16 +151,9 @@ impl Tally {
             n_frees,
             n_unknown_frees,
             n_overlaps,
-            has_totals: true,
-            n_recent: 0,
-            stack_detail: StackDetail::Whole,
-            next_edge: None,
-            epoch: 0,
-            has_begun: true,
-            is_over: false,
             knows_births: n_events == 0,
-            job_detail: JobDetail::Nothing,
             jobs,
+            ..Tally::new(0)
         })
     }
 }
