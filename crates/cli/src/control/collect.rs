@@ -35,7 +35,12 @@ pub(crate) fn collect(clients: &[ControlClient], folder: &Path) -> Result<(), Fa
             Ok(source) => sources.push(source),
             Err(failure) => {
                 let reason = failure.to_string();
-                message!("{}: {reason}", client.address());
+                let address = client.address().to_string();
+                // Failures of the connection already name the address.
+                match reason.contains(&address) {
+                    true => message!("{reason}"),
+                    false => message!("{address}: {reason}"),
+                }
                 failed.push(reason);
             }
         }
