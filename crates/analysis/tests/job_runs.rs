@@ -279,6 +279,33 @@ fn run_of_a_capture_completes_the_run_of_a_record() {
 }
 
 #[test]
+fn bytes_that_runs_left_are_not_added_to_bytes_at_their_peaks() {
+    let mut lines = ended(7, 1, "mail", 100.0, "").to_vec();
+    lines.extend(ended(7, 2, "mail", 200.0, ""));
+    lines.extend(ended(7, 3, "page", 300.0, ""));
+    let (mut runs, _) = read(&lines, false);
+    // The sample of the second run has no block that the run left.
+    for (at, site, bytes, is_of_peak) in [
+        (0, "keep", 300_000, false),
+        (1, "scratch", 5_000_000, true),
+        (2, "scratch", 2_000_000, true),
+    ] {
+        let sites = runs.add_sites([(site.to_owned(), bytes)].into_iter());
+        let numbers = &mut runs.runs[at].numbers;
+        numbers.sites = sites;
+        numbers.are_sites_of_peak = is_of_peak;
+    }
+    let rows = job_table(&runs, Grouping::Name).rows;
+    let site_of = |name: &str| {
+        let row = rows.iter().find(|row| row.name == name).unwrap();
+        let site = row.site.as_ref().unwrap();
+        (site.location.as_str(), site.bytes, site.is_of_peak)
+    };
+    assert_eq!(site_of("mail"), ("keep", 300_000, false));
+    assert_eq!(site_of("page"), ("scratch", 2_000_000, true));
+}
+
+#[test]
 fn overlapping_runs_of_a_worker_are_in_different_lanes() {
     let mut lines = ended(7, 1, "a", 100.0, "").to_vec();
     lines.extend(ended(7, 2, "b", 100.2, ""));

@@ -12,7 +12,7 @@ export function Detail({ data, row }: { data: JobsData; row: Row }) {
       <p class="finding">{finding(data, row)}</p>
       {row.site && (
         <p>
-          Largest site: <code>{row.site}</code> {row.site_bytes !== null && `(${bytes(row.site_bytes)} in all runs)`}
+          Largest site: <code>{row.site}</code> {row.site_bytes !== null && `(${bytes(row.site_bytes)} ${row.site_of === 'peak' ? 'at the peaks of' : 'left by'} all runs)`}
         </p>
       )}
       <p>{measuresText(row)}</p>

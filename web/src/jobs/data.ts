@@ -36,6 +36,7 @@ export interface Row {
   confidence: number | null;
   site: string | null;
   site_bytes: number | null;
+  site_of: 'retained' | 'peak' | null;
   error: string | null;
   suggested_limit_bytes: number | null;
   processes: number;

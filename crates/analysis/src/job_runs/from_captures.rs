@@ -21,7 +21,8 @@ impl JobRuns {
         let seconds = job.seconds();
         // Memory that was freed after the job, such as its result, is no leak.
         let left = job.ended_unix_ns.map(|_| job.retained_now.bytes as i64);
-        let sites = match job.live_sites.is_empty() {
+        let are_sites_of_peak = job.live_sites.is_empty();
+        let sites = match are_sites_of_peak {
             true => &job.peak_sites,
             false => &job.live_sites,
         };
@@ -51,6 +52,7 @@ impl JobRuns {
                 retained_bytes: left.into(),
                 is_sampled,
                 sites,
+                are_sites_of_peak,
                 ..RunNumbers::default()
             },
         }

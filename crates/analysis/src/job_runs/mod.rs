@@ -20,7 +20,8 @@ pub use maybe::{HasUnknown, Maybe};
 pub use read::{RecordNotes, RecordReader};
 pub use run::{JobProcess, JobRun, JobRuns, KeyRange, OUTCOMES, RunIndex, RunNumbers, SiteRange};
 pub use table::{
-    Basis, Distribution, Grouping, JobRow, JobTable, PeakKind, RetainedPerRun, job_table,
+    Basis, Distribution, Grouping, JobRow, JobTable, LargestSite, PeakKind, RetainedPerRun,
+    job_table,
 };
 pub use timeline::{Span, Worker, workers};
 pub use trend::{Trend, Verdict};

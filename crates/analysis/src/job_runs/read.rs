@@ -150,6 +150,7 @@ impl RecordReader {
                 name_bytes: line.name_bytes.into(),
                 is_sampled: false,
                 sites,
+                are_sites_of_peak: false,
             },
         }
     }

@@ -35,6 +35,8 @@ pub struct RunNumbers {
     pub name_bytes: Maybe<u64>,
     /// Allocation sites of the bytes that it left; if it left none, those of its peak. See [`JobRuns::sites_of`].
     pub sites: SiteRange,
+    /// Whether `sites` are those of its peak.
+    pub are_sites_of_peak: bool,
     /// Whether the numbers of the job's blocks are estimates.
     pub is_sampled: bool,
 }
@@ -300,6 +302,7 @@ impl RunNumbers {
         self.name_bytes = self.name_bytes.or(other.name_bytes);
         if self.sites.n_sites == 0 {
             self.sites = other.sites;
+            self.are_sites_of_peak = other.are_sites_of_peak;
         }
     }
 }

@@ -158,8 +158,8 @@ pub struct JobRow {
     pub peak_distribution: Option<Distribution>,
     pub seconds_distribution: Option<Distribution>,
     pub retained: Option<RetainedPerRun>,
-    /// The site with the most bytes that all runs left (if they left none, at the peak), and these bytes.
-    pub site: Option<(String, u64)>,
+    /// The site with the most bytes that all runs left or, if they left none, that they had at their peaks.
+    pub site: Option<LargestSite>,
     /// The most frequent error.
     pub error: Option<String>,
     /// The highest resident size plus a fifth, as a multiple of 16 MiB. `None` if no resident size is known.
@@ -179,6 +179,17 @@ impl JobRow {
         let trend = self.retained.and_then(|retained| retained.trend);
         trend.map_or(Verdict::Unknown, |trend| trend.verdict)
     }
+}
+
+/// An allocation site of the runs of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargestSite {
+    /// `function at file:line`.
+    pub location: String,
+    /// The sum over all runs.
+    pub bytes: u64,
+    /// Whether `bytes` are those at the peaks of the runs, not those that the runs left.
+    pub is_of_peak: bool,
 }
 
 /// The rows, largest peak first.
@@ -383,14 +394,27 @@ impl Group<'_> {
         })
     }
 
-    fn largest_site(&self) -> Option<(String, u64)> {
+    fn largest_site(&self) -> Option<LargestSite> {
+        self.largest_site_of(false)
+            .or_else(|| self.largest_site_of(true))
+    }
+
+    /// Bytes that runs left and bytes at their peaks are never added: a sampled run may have no sample of what it left.
+    fn largest_site_of(&self, is_of_peak: bool) -> Option<LargestSite> {
+        let runs = self
+            .iter()
+            .filter(|run| run.numbers.are_sites_of_peak == is_of_peak);
         let mut bytes: FxHashMap<u32, u64> = FxHashMap::default();
-        for &(site, n) in self.iter().flat_map(|run| self.runs.sites_of(run)) {
+        for &(site, n) in runs.flat_map(|run| self.runs.sites_of(run)) {
             let sum = bytes.entry(site).or_default();
             *sum = sum.saturating_add(n);
         }
         let (site, bytes) = largest(bytes, &self.runs.sites.values)?;
-        Some((self.runs.sites.values[site as usize].clone(), bytes))
+        Some(LargestSite {
+            location: self.runs.sites.values[site as usize].clone(),
+            bytes,
+            is_of_peak,
+        })
     }
 
     fn most_frequent_error(&self) -> Option<String> {

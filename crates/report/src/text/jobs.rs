@@ -150,9 +150,14 @@ fn sites(out: &mut dyn Write, rows: &[JobRow], options: &Options) -> io::Result<
         return Ok(());
     }
     writeln!(out, "\n{}", options.style.bold("Largest site of each job"))?;
-    for (row, (site, bytes)) in known {
+    for (row, site) in known {
         let title = title(row, options.worker);
-        writeln!(out, "  {title}: {} in all runs, {site}", size(*bytes))?;
+        let what = match site.is_of_peak {
+            true => "at the peaks of all runs",
+            false => "left by all runs",
+        };
+        let bytes = size(site.bytes);
+        writeln!(out, "  {title}: {bytes} {what}, {}", site.location)?;
     }
     Ok(())
 }
