@@ -106,7 +106,11 @@ pub fn stats(
     if !lifetimes.is_empty() {
         page.heading("⏳", "How long blocks lived:")?;
     }
-    for (lived, class) in lifetime_lines(lifetimes) {
+    let last = match stats.quality.processes.len() {
+        0 | 1 => "alive at the end",
+        _ => "alive at the end of their process",
+    };
+    for (lived, class) in lifetime_lines(lifetimes, last) {
         page.line(&format!(
             "- {lived}: {}, {}",
             blocks(class.count),
@@ -119,11 +123,11 @@ pub fn stats(
     page.additions(stats)
 }
 
-/// Lifetime classes with their names; classes with the same name, too short to distinguish, are merged.
-fn lifetime_lines(classes: &[LifetimeClass]) -> Vec<(String, LifetimeClass)> {
+/// Lifetime classes with their names, `last` for blocks that were never freed; classes with the same name, too short to distinguish, are merged.
+fn lifetime_lines(classes: &[LifetimeClass], last: &str) -> Vec<(String, LifetimeClass)> {
     let mut lines: Vec<(String, LifetimeClass)> = Vec::new();
     for class in classes {
-        let lived = class.below_ns.map_or("alive at the end".to_owned(), |ns| {
+        let lived = class.below_ns.map_or(last.to_owned(), |ns| {
             format!("less than {}", seconds(ns).trim_start_matches("less than "))
         });
         match lines.last_mut() {
@@ -183,13 +187,17 @@ impl Page<'_> {
                 0 => String::new(),
                 n => format!(", {n} {what}"),
             };
+            // A job that did not end has no memory at its end, which "0 B" would claim.
+            let retained = match job.n_running == job.n_jobs {
+                true => String::new(),
+                false => format!(", retained {}", with_error(job.retained)),
+            };
             self.line(&format!(
-                "- {} ({n_jobs}{}{}): peak {}, retained {}, allocated {}, retained now {}",
+                "- {} ({n_jobs}{}{}): peak {}{retained}, allocated {}, retained now {}",
                 job.name,
                 counted(job.n_failed, "failed"),
-                counted(job.n_running, "running"),
+                counted(job.n_running, "not ended"),
                 with_error(job.peak),
-                with_error(job.retained),
                 with_error(job.allocated),
                 with_error(job.retained_now),
             ))?;
@@ -369,5 +377,54 @@ impl Page<'_> {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_did_not_end_have_no_retained_bytes() {
+        let amount = |bytes| Amount {
+            bytes,
+            ..Amount::default()
+        };
+        let group = |n_running| JobGroup {
+            name: "import".to_owned(),
+            n_jobs: 2,
+            n_running,
+            peak: amount(7_000_000),
+            allocated: amount(14_000_000),
+            retained_now: amount(14_000_000),
+            ..JobGroup::default()
+        };
+        let mut out = Vec::new();
+        let mut page = Page {
+            out: &mut out,
+            style: Style::Plain,
+            max_width: None,
+            is_first: true,
+        };
+        page.jobs(&[group(2), group(1)]).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected =
+            "(2 jobs, 2 not ended): peak 7.00 MB, allocated 14.0 MB, retained now 14.0 MB";
+        assert!(text.contains(expected), "{text}");
+        assert!(
+            text.contains("(2 jobs, 1 not ended): peak 7.00 MB, retained 0 B"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn last_lifetime_has_the_given_name() {
+        let class = LifetimeClass {
+            below_ns: None,
+            bytes: 1,
+            count: 1,
+        };
+        let lines = lifetime_lines(&[class], "alive at the end of their process");
+        assert_eq!(lines[0].0, "alive at the end of their process");
     }
 }
