@@ -1,5 +1,7 @@
 //! Notes about the reliability of the numbers.
 
+use std::collections::BTreeMap;
+
 use heaptide_analysis::job_runs::JobRuns;
 use heaptide_analysis::model::{
     Measure, ModeInterval, PeakMoment, ProcessSummary, Quality, Stopped,
@@ -170,7 +172,23 @@ fn mode_changes(quality: &Quality) -> Vec<String> {
             "the mode of {n_more} more processes changed; see --json"
         ));
     }
+    if !notes.is_empty() {
+        notes.extend(unchanged_modes(quality));
+    }
     notes
+}
+
+/// How the processes were recorded whose mode did not change, one note for each mode.
+fn unchanged_modes(quality: &Quality) -> Vec<String> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for process in quality.processes.iter().filter(|it| it.modes.len() == 1) {
+        *counts.entry(modes(&process.modes)).or_default() += 1;
+    }
+    let note = |(mode, n): (String, u64)| match n {
+        1 => format!("1 other process was recorded {mode}"),
+        n => format!("{n} other processes were recorded {mode}"),
+    };
+    counts.into_iter().map(note).collect()
 }
 
 /// The maximum number of processes whose modes are listed.
@@ -316,4 +334,43 @@ pub fn peak_heading(quality: &Quality) -> Option<String> {
 /// The heading of a table or a tree of this measure, if it needs one.
 pub fn heading(quality: &Quality, measure: Measure) -> Option<String> {
     peak_heading(quality).filter(|_| measure == Measure::Peak)
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_capture::Mode;
+
+    use super::*;
+
+    fn process(name: &str, sample_bytes: &[u64]) -> ProcessSummary {
+        let interval = |(at, &sample_bytes): (usize, &u64)| ModeInterval {
+            from_ns: at as u64 * 1_000_000_000,
+            mode: Mode {
+                sample_bytes,
+                ..Mode::default()
+            },
+        };
+        ProcessSummary {
+            name: name.to_owned(),
+            modes: sample_bytes.iter().enumerate().map(interval).collect(),
+            ..ProcessSummary::default()
+        }
+    }
+
+    #[test]
+    fn notes_on_changed_modes_also_name_the_modes_of_other_processes() {
+        let mut quality = Quality {
+            processes: vec![process("7", &[0, 65536]), process("8", &[65536])],
+            ..Quality::default()
+        };
+        assert_eq!(
+            mode_changes(&quality),
+            [
+                "process 7 was recorded exact; from 1.000 s on sampled every 64 KiB",
+                "1 other process was recorded sampled every 64 KiB"
+            ]
+        );
+        quality.processes.remove(0);
+        assert!(mode_changes(&quality).is_empty());
+    }
 }
