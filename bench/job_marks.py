@@ -79,7 +79,7 @@ def main() -> int:
     for mode, (options, budget) in MODES.items():
         heaptide = ["-m", "heaptide", "run", "-q", "-o", "capture.tide", *options]
         marked, plain = (
-            instructions(heaptide, form, n_jobs, SIZE) - instructions(heaptide, form, 0, SIZE)
+            instructions(heaptide, form, n_jobs + 1, SIZE) - instructions(heaptide, form, 1, SIZE)
             for form in ("block", "plain")
         )
         show(f"{mode}: ratio of a worker with marks to one without", marked / plain, budget)
