@@ -8,7 +8,7 @@ export const head = (more) => ({
   host: 'worker-7',
   python: '3.12.1',
   taken: '2026-11-16T02:00:00.000Z',
-  stood_still_ns: 12e6,
+  paused_ns: 12e6,
   count: 1004,
   bytes: 2_000_000,
   unreachable_count: 0,

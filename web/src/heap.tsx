@@ -53,7 +53,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
     `Python ${head.python}`,
     head.host,
     `${head.taken.slice(0, 19)} UTC`,
-    head.stood_still_ns > 0 && `paused for ${duration(head.stood_still_ns)}`,
+    head.paused_ns > 0 && `paused for ${duration(head.paused_ns)}`,
   ];
   return (
     <header class="head">

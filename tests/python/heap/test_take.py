@@ -20,7 +20,7 @@ def test_program_sends_its_heap_and_continues(
     assert program.evaluate(f"len({mark})") == "77"
     answer = program.ask("POST", "heap", options)
     assert answer.status == 200
-    assert float(answer.headers["X-Heaptide-Stood-Still-Ms"]) > 0
+    assert float(answer.headers["X-Heaptide-Paused-Ms"]) > 0
     snapshot = tmp_path / "job.heap"
     snapshot.write_bytes(answer.body)
     shown = heaptide("heap", "show", "-n", "0", snapshot).stdout

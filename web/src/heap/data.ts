@@ -20,7 +20,7 @@ export interface Head {
   host: string;
   python: string;
   taken: string;
-  stood_still_ns: number;
+  paused_ns: number;
   count: number;
   bytes: number;
   unreachable_count: number;

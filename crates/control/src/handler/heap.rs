@@ -28,7 +28,7 @@ impl Handler {
                     "Content-Disposition",
                     format!("attachment; filename=\"{name}\""),
                 )
-                .with("X-Heaptide-Stood-Still-Ms", format!("{pause_ms:.1}"))
+                .with("X-Heaptide-Paused-Ms", format!("{pause_ms:.1}"))
                 .with("Cache-Control", "no-store")
             }
             Ok(None) => Response::error(

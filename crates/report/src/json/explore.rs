@@ -56,7 +56,7 @@ fn head(heap: &Heap, diff: Option<&HeapDiff>, exploration: &Exploration, file: &
         "title": labels::title(&labels::of(&header.facts), &header.command),
         "python": units::python_version(header.python_version),
         "taken": units::timestamp(header.taken_unix_ns),
-        "stood_still_ns": header.paused_ns,
+        "paused_ns": header.paused_ns,
         "count": heap.n_objects(),
         "bytes": heap.snapshot.total_bytes(),
         "unreachable_count": unreachable.len(),

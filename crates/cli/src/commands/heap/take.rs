@@ -109,9 +109,7 @@ pub(super) fn of_process(matches: &ArgMatches) -> Result<PathBuf, Failure> {
     });
     let client = ControlClient::new(matches)?;
     let answer = client.send("POST", "heap", &body.to_string())?;
-    let pause_ms = answer
-        .header("X-Heaptide-Stood-Still-Ms")
-        .map(str::to_owned);
+    let pause_ms = answer.header("X-Heaptide-Paused-Ms").map(str::to_owned);
     let path = client.deliver(answer)?;
     if let Some(pause_ms) = &pause_ms {
         report_pause(pause_ms);
