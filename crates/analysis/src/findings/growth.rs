@@ -32,9 +32,9 @@ struct Growth {
     /// Bytes held at `from_ns` and `to_ns`.
     from_bytes: u64,
     to_bytes: u64,
-    /// The slope of the straight line that fits best.
+    /// The mean rate from `from_ns` to `to_ns`, so that readers can compute it from the sentence.
     bytes_per_second: f64,
-    /// The share of the variance that this line explains, from 0 to 1.
+    /// The share of the variance that the straight line that fits best explains, from 0 to 1.
     confidence: f64,
     /// The number of readings that were lower than the one before, and the sum of these differences. Falls are evidence
     /// against a leak, their absence is evidence for one.
@@ -66,8 +66,7 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
         .collect()
 }
 
-/// The rate is fitted to all readings, so it may differ from the rate between the two readings in the sentence. The
-/// rate per hour is given only if the readings cover a minute: a short program does not run for an hour.
+/// The rate per hour is given only if the readings cover a minute: a short program does not run for an hour.
 fn rate(growth: &Growth) -> Sentence {
     let from = Bytes(growth.from_bytes);
     let to = Bytes(growth.to_bytes);
@@ -153,7 +152,8 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
     if growth <= 0 || (growth as f64) < peak_bytes as f64 * MIN_PEAK_SHARE {
         return None;
     }
-    let (bytes_per_second, confidence) = line(times, held);
+    let seconds = (times[times.len() - 1] - times[0]) as f64 / 1e9;
+    let confidence = share_on_a_line(times, held);
     let least = growth as f64 / N_PARTS as f64 / 2.0;
     let at = |part: usize| held[(held.len() - 1) * part / N_PARTS];
     let is_rising = |part: &usize| (at(part + 1) - at(*part)) as f64 >= least;
@@ -169,7 +169,7 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
         to_ns: times[times.len() - 1],
         from_bytes: held[0].max(0) as u64,
         to_bytes: held[held.len() - 1].max(0) as u64,
-        bytes_per_second,
+        bytes_per_second: growth as f64 / seconds,
         confidence,
         n_falls: falls.count() as u64,
         fallen_bytes: fallen.fold(0, u64::saturating_add),
@@ -178,8 +178,8 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
     })
 }
 
-/// The slope of the straight line that fits best, in bytes per second, and the share of the variance that it explains.
-fn line(times_ns: &[u64], held: &[i64]) -> (f64, f64) {
+/// The share of the variance that the straight line that fits best explains.
+fn share_on_a_line(times_ns: &[u64], held: &[i64]) -> f64 {
     let n = held.len() as f64;
     let seconds = |ns: u64| (ns - times_ns[0]) as f64 / 1e9;
     let mean_time = times_ns.iter().map(|&ns| seconds(ns)).sum::<f64>() / n;
@@ -192,9 +192,9 @@ fn line(times_ns: &[u64], held: &[i64]) -> (f64, f64) {
         of_held += held * held;
     }
     if of_times == 0.0 || of_held == 0.0 {
-        return (0.0, 0.0);
+        return 0.0;
     }
-    (across / of_times, across * across / (of_times * of_held))
+    across * across / (of_times * of_held)
 }
 
 #[cfg(test)]
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn steady_growth_is_found_with_its_slope() {
+    fn steady_growth_is_found_with_its_rate() {
         let growth = grows(|n| 10 * MIB + n * MIB).expect("growth");
         assert!((growth.bytes_per_second / MIB as f64 - 1.0).abs() < 1e-6);
         assert!(growth.confidence > 0.999);
@@ -228,6 +228,15 @@ mod tests {
         assert!(growth.n_falls >= 7, "{}", growth.n_falls);
         assert_eq!(growth.fallen_bytes, growth.n_falls * 7 * MIB as u64);
         assert!(growth.confidence < 0.999);
+    }
+
+    #[test]
+    fn rate_is_the_growth_divided_by_its_time() {
+        // The line that fits best is steeper than the rise from the first to the last reading.
+        let growth = grows(|n| n * MIB + if n > 60 { 20 * MIB } else { 0 }).expect("growth");
+        let seconds = (growth.to_ns - growth.from_ns) as f64 / 1e9;
+        let risen = (growth.to_bytes - growth.from_bytes) as f64;
+        assert!((growth.bytes_per_second * seconds - risen).abs() < 1.0);
     }
 
     #[test]
