@@ -1,6 +1,6 @@
 //! Every view of a session shows the same common peak of its processes, which equals that of a naive replay.
 
-use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
+use heaptide_analysis::aggregate::{GroupBy, ProcessGrouping, TreeLimits, TreeShape};
 use heaptide_analysis::model::{Number, PeakMoment};
 use heaptide_analysis::{
     Comparison, Filter, FlameTree, Measure, Request, Session, findings, load, load_with, stacks,
@@ -81,7 +81,11 @@ fn peak_of_all_views(session: &Session) -> u64 {
     };
     let root = &tree(session, Measure::Peak, limits, TreeShape::default()).nodes[0];
     assert_eq!(root.bytes, peak, "tree");
-    for by in [GroupBy::Function, GroupBy::Process, GroupBy::Allocator] {
+    for by in [
+        GroupBy::Function,
+        GroupBy::Processes(ProcessGrouping::Process),
+        GroupBy::Allocator,
+    ] {
         let name = format!("{by:?}");
         assert_eq!(
             summary(session, Measure::Peak, by).total_bytes,

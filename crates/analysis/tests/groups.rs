@@ -1,6 +1,6 @@
 //! The same bytes in rows by function, line, file, thread and so on, and in trees of other shapes.
 
-use heaptide_analysis::aggregate::{GroupBy, TreeLimits, TreeShape};
+use heaptide_analysis::aggregate::{GroupBy, ProcessGrouping, TreeLimits, TreeShape};
 use heaptide_analysis::model::NodeContent;
 use heaptide_analysis::{Measure, Session, load, summary, tree};
 use heaptide_testkit::capture;
@@ -56,7 +56,10 @@ fn rows_are_functions_lines_files_modules_threads_processes_or_allocators() {
             "MainThread (4711 of process 4711)  123/123"
         ]
     );
-    assert_eq!(rows(GroupBy::Process), ["process 4711 (job.py)  4123/4123"]);
+    assert_eq!(
+        rows(GroupBy::Processes(ProcessGrouping::Process)),
+        ["process 4711 (job.py)  4123/4123"]
+    );
     assert_eq!(rows(GroupBy::Allocator), ["MALLOC  4120/4120", "MMAP  3/3"]);
 }
 

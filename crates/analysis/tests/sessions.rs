@@ -74,7 +74,12 @@ fn processes_of_two_hosts_with_the_same_id_have_different_rows_and_names() {
             .expect("a capture")
     });
     let session = load(captures.into(), &mut |_| {});
-    let rows = summary(&session, Measure::Total, GroupBy::Process).functions;
+    let rows = summary(
+        &session,
+        Measure::Total,
+        GroupBy::Processes(ProcessGrouping::Process),
+    )
+    .functions;
     let rows: Vec<&str> = rows.iter().map(|row| &*row.function).collect();
     assert_eq!(
         rows,
@@ -128,6 +133,14 @@ fn processes_are_grouped_by_host_and_by_label() {
     assert_eq!(
         groups("host"),
         [("web-2".into(), 1, 40), ("web-1".into(), 2, 30)]
+    );
+    assert_eq!(
+        groups("process"),
+        [
+            ("process 3 (worker, web-2)".into(), 1, 40),
+            ("process 2 (server, web-1)".into(), 1, 20),
+            ("process 1 (worker, web-1)".into(), 1, 10)
+        ]
     );
     assert_eq!(
         groups("label:role"),

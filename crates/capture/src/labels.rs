@@ -20,6 +20,10 @@ pub const PREFIX: &str = "label.";
 const NAMING: [&str; 2] = ["role", "component"];
 const RANK: &str = "rank";
 
+/// Options of the interpreter that take no value, and those that take one.
+const FLAGS: &str = "BEIOPSbdiqsuvx";
+const OPTIONS_WITH_VALUE: &str = "WX";
+
 /// Keys and values.
 pub type Labels = Vec<(String, String)>;
 
@@ -62,10 +66,25 @@ pub fn title(labels: &[(String, String)], command: &[String]) -> String {
     parts.join(", ")
 }
 
-/// Returns the script or module of a command line, without the path to it.
+/// Returns the script or module of a command line, without the path to it. The command line of a child that started a
+/// moment ago may begin with options of the interpreter.
 fn program(command: &[String]) -> Option<String> {
     let mut words = command.iter().map(String::as_str);
-    let name = match words.next()? {
+    let mut first = words.next()?;
+    while let Some(letters) = first
+        .strip_prefix('-')
+        .filter(|letters| !letters.is_empty())
+    {
+        let has_value = letters.starts_with(|letter| OPTIONS_WITH_VALUE.contains(letter));
+        if !has_value && !letters.chars().all(|letter| FLAGS.contains(letter)) {
+            break;
+        }
+        if has_value && letters.len() == 1 {
+            words.next();
+        }
+        first = words.next()?;
+    }
+    let name = match first {
         "-m" => words.next()?,
         "-c" if command.iter().any(|word| word.contains("multiprocessing")) => {
             "multiprocessing child"
@@ -143,6 +162,17 @@ mod tests {
         let job = command(&["/srv/etl/job.py", "--fast"]);
         assert_eq!(title(&[], &job), "job.py");
         assert_eq!(title(&[], &command(&["-m", "etl.load"])), "etl.load");
+        let spawned = [
+            "-uB",
+            "-X",
+            "dev",
+            "-Wignore",
+            "-c",
+            "from multiprocessing.spawn import …",
+        ];
+        assert_eq!(title(&[], &command(&spawned)), "multiprocessing child");
+        assert_eq!(title(&[], &command(&["-B", "job.py"])), "job.py");
+        assert_eq!(title(&[], &command(&["-W", "ignore"])), "");
         assert_eq!(title(&[], &[]), "");
         assert_eq!(title(&pairs(&[("rank", "3")]), &job), "job.py, rank 3");
         let labels = pairs(&[("component", "scheduler"), ("role", "celery worker")]);

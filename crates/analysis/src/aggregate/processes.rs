@@ -1,4 +1,4 @@
-//! Processes in groups: by their host, or by the value of a label.
+//! Processes in groups: each by itself, by their host, or by the value of a label.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,18 @@ use crate::model::ProcessGroup;
 /// The property that the processes of a group share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProcessGrouping {
+    /// Each process is a group.
+    Process,
     Host,
     /// The label with this key.
     Label(String),
 }
 
 impl ProcessGrouping {
-    /// Parses `host`, or `label:role` for a label. `None` for any other text.
+    /// Parses `process`, `host`, or `label:role` for a label. `None` for any other text.
     pub fn parse(text: &str) -> Option<ProcessGrouping> {
         match text.split_once(':') {
+            None if text == "process" => Some(ProcessGrouping::Process),
             None if text == "host" => Some(ProcessGrouping::Host),
             Some(("label", key)) if !key.is_empty() => Some(ProcessGrouping::Label(key.to_owned())),
             _ => None,
@@ -24,8 +27,9 @@ impl ProcessGrouping {
     }
 
     /// The name of the process's group, or a name in angle brackets if the process is in no group.
-    pub fn group_of(&self, process: &Process) -> String {
+    pub fn group_of(&self, session: &Session, process: &Process) -> String {
         match self {
+            ProcessGrouping::Process => format!("process {}", session.shown_name(process)),
             ProcessGrouping::Host if process.header.host.is_empty() => "<unknown host>".to_owned(),
             ProcessGrouping::Host => process.header.host.clone(),
             ProcessGrouping::Label(key) => {
@@ -41,7 +45,7 @@ impl ProcessGrouping {
 pub fn process_groups(session: &Session, grouping: &ProcessGrouping) -> Vec<ProcessGroup> {
     let mut groups: BTreeMap<String, ProcessGroup> = BTreeMap::new();
     for process in &session.processes {
-        let name = grouping.group_of(process);
+        let name = grouping.group_of(session, process);
         let group = groups.entry(name).or_default();
         group.n_processes += 1;
         group.allocated += process.sums.total;

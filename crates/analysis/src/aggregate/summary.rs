@@ -22,11 +22,10 @@ pub enum GroupBy {
     Module,
     File,
     Thread,
-    Process,
     Allocator,
     /// The name of the job.
     Job,
-    /// The host, or a label, of the process.
+    /// The process, its host, or a label of it.
     Processes(ProcessGrouping),
 }
 
@@ -40,8 +39,7 @@ pub fn summary(session: &Session, measure: Measure, by: GroupBy) -> Summary {
     for process in &session.processes {
         let of_location = rows.of_locations(session, process, &by);
         let process_name = match &by {
-            GroupBy::Process => session.shown_name(process),
-            GroupBy::Processes(grouping) => grouping.group_of(process),
+            GroupBy::Processes(grouping) => grouping.group_of(session, process),
             _ => session.name_of(process),
         };
         for site in &process.sums.sites {
@@ -116,11 +114,9 @@ impl Rows {
                     };
                     (module.into(), "".into())
                 }
-                GroupBy::Thread
-                | GroupBy::Process
-                | GroupBy::Allocator
-                | GroupBy::Job
-                | GroupBy::Processes(_) => return Vec::new(),
+                GroupBy::Thread | GroupBy::Allocator | GroupBy::Job | GroupBy::Processes(_) => {
+                    return Vec::new();
+                }
             };
             rows.push(self.number_of(function, file));
         }
@@ -145,7 +141,6 @@ impl Rows {
                     name.unwrap_or_default()
                 )
             }
-            GroupBy::Process => format!("process {process_name}"),
             GroupBy::Processes(_) => process_name.to_owned(),
             GroupBy::Job => process.job_name(site.job).into_owned(),
             _ => site.allocator.name().to_owned(),

@@ -34,7 +34,7 @@ pub struct Stats {
     pub leaked: Option<(u64, u64)>,
 }
 
-/// Processes of the same host, or with the same value of a label.
+/// One process, or processes of the same host or with the same value of a label.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessGroup {
     pub name: String,

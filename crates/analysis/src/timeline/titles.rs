@@ -3,8 +3,6 @@
 use heaptide_capture::labels;
 use heaptide_timeline::Process;
 
-const OPTIONS: &[u8] = b"BEISOsuvbdiPqx";
-
 /// The title of a process: the program of an interpreter, else the name of the process.
 pub fn title(process: &Process) -> String {
     let is_python = |word: &str| {
@@ -15,13 +13,9 @@ pub fn title(process: &Process) -> String {
     if !is_python(&process.name) || !words.next().is_some_and(is_python) {
         return process.name.clone();
     }
-    // Options of the interpreter that take no value. With any other option, the title is the name of the process.
-    let is_option = |word: &&str| {
-        let letters = word.strip_prefix('-').unwrap_or_default();
-        !letters.is_empty() && letters.bytes().all(|letter| OPTIONS.contains(&letter))
-    };
-    let words: Vec<String> = words.skip_while(is_option).map(str::to_owned).collect();
+    let words: Vec<String> = words.map(str::to_owned).collect();
     let title = labels::title(&[], &words);
+    // After an unknown option of the interpreter.
     match title.starts_with('-') || title.is_empty() {
         true => process.name.clone(),
         false => title,
@@ -46,7 +40,7 @@ mod tests {
             "etl.py"
         );
         assert_eq!(name("python", "python -m celery worker"), "celery");
-        assert_eq!(name("python", "python -X dev etl.py"), "python");
+        assert_eq!(name("python", "python -X dev etl.py"), "etl.py");
         assert_eq!(name("python", "python"), "python");
         assert_eq!(name("sleep", "sleep 5"), "sleep");
         assert_eq!(name("python", ""), "python");

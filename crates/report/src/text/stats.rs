@@ -207,15 +207,15 @@ impl Page<'_> {
 
     fn process_groups(&mut self, groups: &[ProcessGroup]) -> io::Result<()> {
         if !groups.is_empty() {
-            self.heading("🧩", "Groups of processes (largest peak first):")?;
+            self.heading("🧩", "Processes (largest peak first):")?;
         }
         for group in groups {
             let n_processes = match group.n_processes {
-                1 => "1 process".to_owned(),
-                n => format!("{n} processes"),
+                1 => String::new(),
+                n => format!(" ({n} processes)"),
             };
             self.line(&format!(
-                "- {} ({n_processes}): peak {}, allocated {}, live at the end {}",
+                "- {}{n_processes}: peak {}, allocated {}, live at the end {}",
                 group.name,
                 with_error(group.peak),
                 with_error(group.allocated),

@@ -23,7 +23,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("GROUP")
                 .value_parser(group)
                 .help_heading("Filters")
-                .help("list jobs, or processes by host or label: job, host, label:KEY"),
+                .help("list jobs or processes, or group these: job, process, host, label:KEY"),
         )
         .arg(arguments::json())
         .args(output::arguments())
@@ -43,7 +43,9 @@ fn group(text: &str) -> Result<Group, String> {
         "job" => Ok(Group::Jobs),
         text => ProcessGrouping::parse(text)
             .map(Group::Processes)
-            .ok_or_else(|| "must be job, host, or label:KEY, such as label:role".to_owned()),
+            .ok_or_else(|| {
+                "must be job, process, host, or label:KEY, such as label:role".to_owned()
+            }),
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("GROUP")
                 .value_parser(group)
                 .default_value("function")
-                .help("group rows by function, location (line), file, module, thread, process, allocator, job, host or label:KEY"),
+                .help("group rows by function, location (line), file, module, thread, allocator, job, process, host or label:KEY"),
         )
         .args(metrics::arguments())
         .args(filters::arguments())
@@ -63,7 +63,6 @@ fn group(name: &str) -> Result<GroupBy, String> {
         ("file", GroupBy::File),
         ("module", GroupBy::Module),
         ("thread", GroupBy::Thread),
-        ("process", GroupBy::Process),
         ("allocator", GroupBy::Allocator),
         ("job", GroupBy::Job),
     ];
@@ -72,7 +71,10 @@ fn group(name: &str) -> Result<GroupBy, String> {
     let grouping = || ProcessGrouping::parse(name).map(GroupBy::Processes);
     known.or_else(grouping).ok_or_else(|| {
         let names = groups.map(|(name, _)| name);
-        format!("must be one of {}, host, label:KEY", names.join(", "))
+        format!(
+            "must be one of {}, process, host, label:KEY",
+            names.join(", ")
+        )
     })
 }
 
