@@ -101,6 +101,8 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
     numbers = summary(record["capture"])
     # Uploads and other work after the recording do not count as the job's.
     numbers["seconds"] = numbers.get("recorded_seconds", record["seconds"])
+    # `heaptide jobs` matches both lines by the start, which is `time` minus `seconds` in this line.
+    numbers["time"] = now - record["seconds"] + numbers["seconds"]
     record.update({name: value for name, value in numbers.items() if name in record})
     with open(job.file, "a", encoding="utf-8", opener=_opener) as lines:
         lines.write(json.dumps(record) + "\n")
