@@ -54,6 +54,15 @@ CASES: dict[str, dict[str, Any]] = {
             "os.symlink('/dev/full', os.path.join(home, 'heaptide', 'processes'))\n"
         ),
     },
+    "no_control_file": {
+        "component": "api",
+        "env": {MEMRAY: "api"},
+        "before": (
+            "import os\n"
+            "os.mkdir(os.path.join(home, 'heaptide'))\n"
+            "os.symlink('/proc/self', os.path.join(home, 'heaptide', 'control'))\n"
+        ),
+    },
     "recorded_already": {
         "component": "api",
         "env": {MEMRAY: "api"},
@@ -211,10 +220,16 @@ def test_second_scheduler_of_a_home_has_its_own_capture(answers: Answers) -> Non
 
 
 @pytest.mark.behaviour("failure_does_not_stop")
-@pytest.mark.parametrize("case", ["no_folder", "full", "full_for_everything", "recorded_already"])
+@pytest.mark.parametrize("case", ["no_folder", "full", "full_for_everything", "no_control_file", "recorded_already"])
 def test_component_runs_when_its_recording_fails(case: str, answers: Answers) -> None:
     assert answers.results[case]["value"] == 5, answers.results[case]
     assert answers.log(case).count("api runs without being recorded: ") == 1, answers.log(case)
+
+
+@pytest.mark.behaviour("failure_does_not_stop")
+def test_log_names_the_file_that_cannot_be_written(answers: Answers) -> None:
+    file = answers.folder / "no_control_file" / "heaptide" / "control" / "api"
+    assert f"api runs without being recorded: could not write to {file}: " in answers.log("no_control_file")
 
 
 @pytest.mark.behaviour("failure_does_not_stop")

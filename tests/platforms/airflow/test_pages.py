@@ -44,6 +44,24 @@ def test_many_workers_of_a_component_take_one_row() -> None:
     assert "32 workers" in page and "32.0 kB" in page and "name=scheduler_memory.bin.33" in page
 
 
+@pytest.mark.behaviour("ui")
+def test_suggested_limit_is_that_of_the_jobs_report(installed: Callable[[str], Environment], tmp_path: Path) -> None:
+    program = """
+from heaptide.platforms.airflow.web import dag_page, layout
+
+labels = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": "-1", "try_number": "1"}
+row = {"labels": labels, "peak_bytes": 1, "retained_bytes": 0, "resident_peak": 224_604_160, "sites": []}
+print(dag_page.page("d", [row]), layout.limit(2 << 30), layout.limit(None))
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {})
+    page = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables).stdout
+    record = {"v": 1, "event": "end", "id": "r/1", "pid": 1, "name": "d.t", "time": 2.0, "outcome": "ok"}
+    (tmp_path / "jobs-h-1.jsonl").write_text(json.dumps({**record, "resident_peak": 224_604_160}) + "\n")
+    assert "272 MiB" in home.heaptide("jobs", tmp_path / "jobs-h-1.jsonl").stdout
+    assert ">272 MiB<" in page and "plus 20%, rounded up to a multiple of 16 MiB" in page
+    assert page.rstrip().endswith(f"2 GiB {layout.NONE}")
+
+
 @pytest.mark.behaviour("elsewhere", "task_log")
 def test_page_reads_every_line_that_a_task_can_log(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     program = """

@@ -63,6 +63,23 @@ def test_address_of_an_uploaded_capture_is_that_of_the_location(
     assert copied.read_bytes() == Path(record["capture"]).read_bytes()
 
 
+@pytest.mark.behaviour("tasks")
+def test_jobs_report_counts_each_process_of_a_task_once(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_tasks": "by_hand", "heaptide_upload": "yes"})
+    records = run_tasks(home, "2")
+    folder = home.folder / "heaptide" / "tasks" / "by_hand"
+    for file, record in zip(
+        sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime), records, strict=True
+    ):
+        begin, _ = (json.loads(line) for line in file.read_text().splitlines())
+        assert abs(record["time"] - record["seconds"] - begin["time"]) < 1e-4
+    report = home.heaptide("jobs", "--json", folder).stdout
+    (job,) = json.loads(report)
+    assert (job["name"], job["runs"], job["killed"]) == ("by_hand.t", 2, 0), report
+
+
 @pytest.mark.behaviour("retention")
 def test_captures_of_tasks_are_bounded_by_number_age_and_size(
     installed: Callable[[str], Environment], tmp_path: Path

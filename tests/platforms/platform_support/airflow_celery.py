@@ -11,6 +11,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from support.waiting import NEVER
+
 from platform_support.airflow_stack import PROGRAMS, Home, Stack, free_ports, wait
 
 NEAR, FAR = "near-host", "far-host"
@@ -35,7 +37,7 @@ class Broker:
             "AIRFLOW__CORE__EXECUTOR": "LocalExecutor,CeleryExecutor",
             "AIRFLOW__CELERY__BROKER_URL": f"redis://127.0.0.1:{self.port}/0",
             "AIRFLOW__CELERY__RESULT_BACKEND": f"db+sqlite:///{home.folder}/celery.db",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder}/airflow.db",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home.folder}/airflow.db?timeout={NEVER}",
         }
 
     def stop(self) -> None:

@@ -81,6 +81,8 @@ class Home:
                 "base_url": self.address,
                 "secret_key": "of-the-tests",
             },
+            # The scheduler ends if SQLite is locked for longer: by default 5 seconds, which a busy machine reaches.
+            "database": {"sql_alchemy_conn": f"sqlite:///{folder}/airflow.db?timeout={NEVER}"},
             "api_auth": {"jwt_secret": "0123456789abcdef0123456789abcdef"},
             "workers": {"execution_api_timeout": "60", "min_heartbeat_interval": "1"},
             "dag_processor": {
@@ -190,24 +192,29 @@ class Stack:
 
     def stop(self) -> dict[str, int]:
         """Send SIGTERM to all components, and wait; return their exit codes."""
-        for process in self.processes.values():
+        processes = dict(self.processes)
+        for process in processes.values():
             if process.poll() is None:
                 process.terminate()
         codes = {}
-        for component, process in self.processes.items():
+        for component, process in processes.items():
             try:
                 codes[component] = process.wait(NEVER)
             except subprocess.TimeoutExpired:
                 codes[component] = -9
-        for process in self.processes.values():
+        for process in processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # workers that outlive their component
         return codes
 
+    def check_processes(self) -> None:
+        """Fail if a component has ended."""
+        for component, process in list(self.processes.items()):
+            assert process.poll() is None, f"{component} ended:\n{self.log_of(component)[-5000:]}"
+
     def is_healthy(self) -> bool:
         """Return whether the API server answers; a component that has ended is an error."""
-        for component, process in self.processes.items():
-            assert process.poll() is None, f"{component} ended:\n{self.log_of(component)[-5000:]}"
+        self.check_processes()
         try:
             return self.request("GET", "/api/v2/monitor/health")[0] == 200
         except OSError:
@@ -272,6 +279,7 @@ class Stack:
         """Wait until a run has ended; return its state."""
 
         def state() -> str:
+            self.check_processes()
             return str(self.json(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
         try:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from heaptide import _native, private_files, settings
+from heaptide import _native, settings
 from heaptide.activation import triggers
 from heaptide.containment import contained
 from heaptide.platforms.airflow import results
@@ -107,7 +107,7 @@ def note_process(component: str, role: str, chosen: Profiling) -> None:
     folder = os.path.join(chosen.folder, "processes")
     results.make_folder(folder)
     name = capture_files.safe(f"{entry['host']}-{entry['pid']}-{entry['start']}") + ".json"
-    private_files.write(os.path.join(folder, name), json.dumps(entry))
+    results.write(os.path.join(folder, name), json.dumps(entry))
 
 
 # --- The control file ---
@@ -122,7 +122,7 @@ def ask(component: str, chosen: Profiling, word: str) -> None:
     """Write `on` or `off` to the control file."""
     path = control_file(component, chosen.folder)
     results.make_folder(os.path.dirname(path))
-    private_files.write(path, word)
+    results.write(path, word)
 
 
 def watch_control_file(

@@ -15,6 +15,7 @@ from _thread import get_native_id
 from typing import Any
 
 from heaptide import private_files
+from heaptide.messages import reason
 from heaptide.recording import capture_files, runs
 
 N_SITES = 10
@@ -69,7 +70,7 @@ def begin(
     if keep_latest:
         file = os.path.join(folder, "latest", capture_files.safe(key) + ".jsonl")
         make_folder(os.path.dirname(file))
-        private_files.write(file + BEGUN, json.dumps(record) + "\n")
+        write(file + BEGUN, json.dumps(record) + "\n")
         return Job(record, file, keep_latest=True)
     else:
         file = os.path.join(
@@ -95,12 +96,14 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
     )
     if job.keep_latest:
         # Parses are frequent, so readers compute the numbers when they need them.
-        private_files.write(job.file, json.dumps(record) + "\n")
+        write(job.file, json.dumps(record) + "\n")
         os.unlink(job.file + BEGUN)
         return record
     numbers = summary(record["capture"])
     # Uploads and other work after the recording do not count as the job's.
     numbers["seconds"] = numbers.get("recorded_seconds", record["seconds"])
+    # `heaptide jobs` matches both lines by the start, which is `time` minus `seconds` in this line.
+    numbers["time"] = now - record["seconds"] + numbers["seconds"]
     record.update({name: value for name, value in numbers.items() if name in record})
     with open(job.file, "a", encoding="utf-8", opener=_opener) as lines:
         lines.write(json.dumps(record) + "\n")
@@ -212,6 +215,14 @@ def is_this_host(owner: dict[str, Any]) -> bool:
 def is_visible(owner: dict[str, Any]) -> bool:
     """Return whether the process would be in this process's `/proc` if it ran."""
     return is_this_host(owner) and owner.get("pid_namespace") == _namespace()
+
+
+def write(path: str, text: str) -> None:
+    """Write a file that only this user can read. A failure names the file."""
+    try:
+        private_files.write(path, text)
+    except OSError as error:
+        raise OSError(f"could not write to {path}: {reason(error)}") from error
 
 
 def make_folder(folder: str) -> None:

@@ -26,7 +26,7 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     if cells:
         body += (
             '<p class="about">Bars: peak of the heap of each process; the solid part was still allocated at its end. '
-            "The suggested limit is the highest resident size with 20% headroom.</p>"
+            "The suggested limit is the highest resident size plus 20%, rounded up to a multiple of 16 MiB.</p>"
         )
     return layout.document(dag_id, body)
 
@@ -45,7 +45,7 @@ def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
         layout.size(last["peak_bytes"]),
         layout.size(_peak(rows)),
         layout.size(last["retained_bytes"]),
-        layout.size(history.suggested_limit(rows)),
+        layout.limit(history.suggested_limit(rows)),
         layout.site(top) if top else layout.NONE,
     ]
 

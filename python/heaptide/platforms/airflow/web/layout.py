@@ -83,6 +83,13 @@ def size(n_bytes: int | None) -> str:
     return NONE if n_bytes is None else _native.size_text(n_bytes)
 
 
+def limit(n_bytes: int | None) -> str:
+    """Return a memory limit, a multiple of 16 MiB, in the unit of `heaptide jobs` and of containers."""
+    if n_bytes is None:
+        return NONE
+    return f"{n_bytes >> 20} MiB" if n_bytes % (1 << 30) else f"{n_bytes >> 30} GiB"
+
+
 def seconds(value: float | None) -> str:
     """Return a duration as the pages of reports show it."""
     if value is None:
