@@ -278,7 +278,7 @@ class JobTracer:
             print_message(f"cannot write the report of growing objects: {reason(error)}")
             return
         self.stop_report = path
-        print_message(f"the process has {resident // _MIB} MiB, more than max_memory; what grew is in {path}")
+        print_message(f"the process has {resident / _MIB:.1f} MiB, more than max_memory; what grew is in {path}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._pickled_as:

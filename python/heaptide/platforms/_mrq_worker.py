@@ -150,9 +150,13 @@ class Worker(mrq.worker.Worker):  # type: ignore[misc]
             self.done_jobs -= 1
             gevent.getcurrent().link(functools.partial(self._ended, job.traced, job.collection, job.id))
 
-    def _ended(self, traced: TracedJob | None, collection: Any, number: Any, _greenlet: Any) -> None:
+    def _ended(self, traced: TracedJob | None, collection: Any, number: Any, greenlet: Any) -> None:
         """Start the measurement. Runs in gevent's hub, which must not block."""
         self.done_jobs += 1
+        if isinstance(greenlet.value, BaseException):
+            # MRQ keeps the greenlet of a job that timed out until its next check, and with it the exception that ended
+            # the job. The frames of its traceback would count as memory of the job.
+            greenlet.value.__traceback__ = greenlet.value.__context__ = None
         if traced is not None:
             self._measuring.spawn(self._measure, traced, collection, number)
 

@@ -63,6 +63,14 @@ def test_failed_job_is_measured_without_the_memory_of_its_exception(work: Work) 
     assert "left" in worked.output and "and failed" in worked.output
 
 
+@pytest.mark.behaviour("failed_jobs")
+def test_job_that_timed_out_is_measured_without_the_memory_of_its_frames(work: Work) -> None:
+    worked = work(["tasks.TimingOut"] * 3, *CLASS)
+    assert [each["status"] for each in worked.documents] == ["timeout"] * 3
+    differences = worked.differences("tasks.TimingOut")
+    assert all(abs(each - 50_000) <= 1000 for each in differences[1:]), differences
+
+
 @pytest.mark.behaviour("graph")
 def test_graph_of_the_chosen_type_is_written_for_each_job(work: Work, folder: Path) -> None:
     options = ("--trace_memory_type", "Document", "--trace_memory_output_dir", "memdbg")

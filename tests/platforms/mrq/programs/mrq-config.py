@@ -16,4 +16,5 @@ RAW_QUEUES = {
     }
 }
 MAX_LATENCY = 0.01
+TASKS = {"tasks.TimingOut": {"timeout": 1}}
 ENSURE_INDEXES = False

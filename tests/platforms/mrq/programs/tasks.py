@@ -53,6 +53,14 @@ class Failing(Task):
         raise ValueError("mine: %d" % len(held))
 
 
+class TimingOut(Task):
+    def run(self, params):
+        held = bytearray(2_000_000)
+        kept.append(bytearray(50_000))
+        gevent.sleep(3600)
+        return len(held)
+
+
 class Grow(Task):
     def run(self, params):
         kept.append(bytearray(20_000_000))
