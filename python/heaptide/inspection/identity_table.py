@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 _MAX_OBJECTS = 10_000
 # Titles of the column of texts, by kind.
 _REPRESENTED = "Representation (limited)"
-_TITLES = {"float": "Value", "complex": "Value", "type": "Name", "module": "Name"}
-_TITLES.update(dict.fromkeys(("int", "str", "bytes"), _REPRESENTED))
+_TITLES = {"type": "Name", "module": "Name", "function": "Name", "types.BuiltinMethodType": "Name"}
+_TITLES.update(dict.fromkeys(("int", "bool", "float", "complex", "types.NoneType"), "Value"))
+_TITLES.update({"str": _REPRESENTED, "bytes": _REPRESENTED, "types.CodeType": "File:Line:Name"})
 
 
 class IdentityTable:
@@ -37,7 +38,8 @@ class IdentityTable:
             self.heading = "Address*Length"
         # Bytes, text and address, the largest first.
         rows = ((size, text, address) for (address, size, _, _), text in zip(described, texts, strict=True))
-        self._rows = sorted(rows, key=lambda row: (-row[0], row[1]))
+        is_number = label in ("int", "float")
+        self._rows = sorted(rows, key=lambda row: (-row[0], _number(row[1]) if is_number else 0, row[1]))
         plural = "" if len(described) == 1 else "s"
         total = sum(size for size, _, _ in self._rows)
         self._texts = f"Set of {len(described)} <{label}> object{plural}. Total size = {total} bytes."
@@ -78,6 +80,14 @@ class IdentityTable:
         if rest:
             lines.append(f"<{rest} more row{'s' * (rest > 1)}. Type e.g. '_.more' to view.>")
         return "\n".join(lines)
+
+
+def _number(text: str) -> float:
+    """Return the value of a number by its text, which is shortened if the number has many digits."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0
 
 
 def divide_by_identity(heap_set: HeapSet) -> HeapPartition | IdentityTable:

@@ -177,8 +177,53 @@ class Kind(str):
         found = of_objects((each,))
         return (found & self).count == 1
 
+    # Without these, strings would compare by their letters.
+    def __le__(self, other: object) -> Any:
+        if not is_a(other, Kind):
+            return NotImplemented
+        second = cast("Kind", other)
+        if str(self) == str(second) or second._by == "unity":
+            return True
+        if self._members is None and second._members is None and self._by == second._by:
+            return False
+        from heaptide.inspection.heapy import of_objects
+
+        view = of_objects(())._set.view()
+        return self.members(view).is_subset(second.members(view))
+
+    def __ge__(self, other: object) -> Any:
+        return other <= self if is_a(other, Kind) else NotImplemented
+
+    def __lt__(self, other: object) -> Any:
+        return self <= other and str(self) != str(other) if is_a(other, Kind) else NotImplemented
+
+    def __gt__(self, other: object) -> Any:
+        return other < self if is_a(other, Kind) else NotImplemented
+
     def __repr__(self) -> str:
-        return str(self)
+        return f"hp.{self._label}" if self._by == "unity" else str(self)
+
+
+def kind_of_rows(heap_set: HeapSet, by: str | Relation) -> Kind:
+    """Return the kind of a set by a classifier: that of its only row, or the union of its rows."""
+    if by == "id":
+        kinds = [Kind("id", str(address)) for address in sorted(heap_set.addresses(len(heap_set)))]
+    elif isinstance(by, str):
+        kinds = [Kind(by, name.strip()) for _, _, name in heap_set.partition(by).rows()]
+    else:
+        relation = by
+        kinds = [
+            Kind(
+                "kind", name, members=lambda view, name=name: dict(relation.divide(view.all())).get(name, view.empty())
+            )
+            for name, _ in relation.divide(heap_set)
+        ]
+    if by == "unity":
+        kinds = [Kind("unity", "Anything")]
+    if len(kinds) == 1:
+        return kinds[0]
+    text = f"({' | '.join(sorted(map(str, kinds)))})" if kinds else "<Nothing>"
+    return Kind("kind", text, members=lambda view: _union(view, kinds))
 
 
 def _is_size(compare: Callable[[Any, Any], bool], bound: int) -> Callable[[str], bool]:
@@ -300,9 +345,7 @@ class Relation:
         raise AttributeError(f"the relation {self._name} has no attribute {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
-        if self._name not in RELATIONS:
-            return f"<heapy's relation {self._name}>"
-        return f"<heapy's relation {self._name}: use it as h.by(hp.{self._name}) or h & hp.{self._name}(...)>"
+        return f"hp.{self._name}"
 
 
 class _ReferrerTypes(Relation):
@@ -339,6 +382,9 @@ class _Both(Relation):
         super().__init__(f"({first._name} & {second._name})")
         self._first = first
         self._second = second
+
+    def __repr__(self) -> str:
+        return f"({self._first!r} & {self._second!r})"
 
     @property
     def by(self) -> Relation:

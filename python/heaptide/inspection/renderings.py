@@ -26,8 +26,13 @@ _MAX_SHOWN = 40
 _MAX_IN_ROW = 10
 _WITH_VALUE = frozenset((bool, int, float, complex, str, bytes, type(None)))
 # Types whose kind differs from their name.
-_KINDS = {type(None): "types.NoneType", types.BuiltinFunctionType: "types.BuiltinMethodType"}
+_KINDS = {
+    type(None): "types.NoneType",
+    types.BuiltinFunctionType: "types.BuiltinMethodType",
+    types.CodeType: "types.CodeType",
+}
 _NAMED = frozenset((types.FunctionType, types.BuiltinFunctionType))
+_NAMED_KINDS = frozenset(("function", "types.BuiltinMethodType", "types.CodeType"))
 
 
 def brief(heap_set: HeapSet) -> str:
@@ -53,6 +58,8 @@ def alternatives(names: Iterable[str]) -> str:
 
 def in_row(heap_set: HeapSet, width: int) -> str:
     """Return some objects of a set, for a row of a reference pattern. Reading their values would take too long."""
+    if {name for *_, name in heap_set.partition("kind").rows()} <= _NAMED_KINDS:
+        return fitted(samples(heap_set, _MAX_IN_ROW), width, len(heap_set))
     return fitted([sample for *_, sample in heap_set.describe(_MAX_IN_ROW)], width, len(heap_set))
 
 
@@ -88,13 +95,15 @@ def _kind(of: type) -> str:
 
 
 def value_text(each: Any) -> str | None:
-    """Return the value of a number or text, or the name of a function; None for other objects."""
+    """Return the value of a number or text, or the name of a function or of code; None for other objects."""
     kind = type(each)
     if kind in _WITH_VALUE:
         return reprlib.repr(each)
     if kind in _NAMED:
         module = each.__module__ if kind is types.FunctionType else None
         return f"{module}.{each.__name__}" if isinstance(module, str) else str(each.__name__)
+    if kind is types.CodeType:
+        return f"{os.path.basename(each.co_filename)}:{each.co_firstlineno}:{each.co_name}"
     return None
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from heaptide.inspection.html_tables import N_ROWS, html_table
 from heaptide.inspection.identity_table import divide_by_identity
-from heaptide.inspection.kinds import RELATIONS, Family, Kind, Relation, findex, type_name
+from heaptide.inspection.kinds import RELATIONS, Family, Kind, Relation, findex, kind_of_rows, type_name
 from heaptide.inspection.mapping import MappingProxy, attributes_of, immediate_dominators, reached
 from heaptide.inspection.paths import Paths, as_edges
 from heaptide.inspection.patterns import DEPTH, ReferencePattern
-from heaptide.inspection.renderings import alternatives, brief
+from heaptide.inspection.renderings import brief
 from heaptide.inspection.stat import Stat, StatDifference
 from heaptide.inspection.tables import JoinedPartition, Partition, Rows
 
@@ -75,7 +75,10 @@ class IdentitySet:
     def _divided(self) -> Divided:
         if self._partition is None:
             by = self._by
-            self._partition = self._set.partition(by) if isinstance(by, str) else JoinedPartition(self._set, by)
+            if by == "id":
+                self._partition = divide_by_identity(self._set)
+            else:
+                self._partition = self._set.partition(by) if isinstance(by, str) else JoinedPartition(self._set, by)
         return self._partition
 
     @property
@@ -243,17 +246,7 @@ class IdentitySet:
     @property
     def kind(self) -> Kind:
         """The kinds of these objects, in one line. Can be combined with sets and other kinds."""
-        names = sorted(name for _, _, name in self._set.partition("kind").rows())
-        if len(names) == 1:
-            return Kind("kind", names[0])
-
-        def members(view: HeapView) -> HeapSet:
-            found = view.empty()
-            for name in names:
-                found = found | view.of_kind(name)
-            return found
-
-        return Kind("kind", alternatives(names) if names else "<Nothing>", members=members)
+        return kind_of_rows(self._set, self._by)
 
     @property
     def parts(self) -> list[IdentitySet]:
@@ -275,7 +268,9 @@ class IdentitySet:
         limit: int = N_ROWS,
     ) -> Paths:
         """Return the shortest paths from the roots or from `src`, without the objects and references to avoid."""
-        avoid = None if avoid_nodes is None else self._in_this_view(avoid_nodes)
+        avoid = self._set.view().of_kind("heaptide.inspection.heapy._LazyObjects")
+        if avoid_nodes is not None:
+            avoid = avoid | self._in_this_view(avoid_nodes)
         sources = None if src is None else self._in_this_view(src)
         return Paths(self._set, avoid, sources, as_edges(self._set, avoid_edges), maxpaths=limit)
 
@@ -319,7 +314,9 @@ class IdentitySet:
         avoid_nodes  objects that do not count as referrers
         """
         within = None if src is None else reached(self._in_this_view(src))
-        avoid = None if avoid_nodes is None else self._in_this_view(avoid_nodes)
+        avoid = self._set.view().of_kind("heaptide.inspection.heapy._LazyObjects")
+        if avoid_nodes is not None:
+            avoid = avoid | self._in_this_view(avoid_nodes)
 
         def children(members: HeapSet) -> HeapSet:
             if callable(ref):
@@ -478,12 +475,15 @@ class IdentitySet:
         number = index.__index__()
         if not -n_rows <= number < n_rows:
             raise IndexError(f"there is no row {number}: the table has {n_rows}")
-        return IdentitySet(self._divided.members(number % n_rows), "id" if self._by == "id" else "kind")
+        return IdentitySet(self._divided.members(number % n_rows), self._by)
 
     def __iter__(self) -> Iterator[IdentitySet]:
         return (self[number] for number in range(len(self)))
 
     def __repr__(self) -> str:
+        return self.table() if self.count else "hp.Nothing"
+
+    def __str__(self) -> str:
         return self.table() if self.count else "<Nothing>"
 
     def _repr_html_(self) -> str:

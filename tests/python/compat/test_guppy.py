@@ -129,6 +129,17 @@ SAME_RESULTS = {
     "dumped difference": "dumped(hp.iso(5, 'a').stat - hp.iso(5).stat)",
     "modules of the root": "hp.Root.i0_modules is sys.modules, type(Root().guppy.hpy()) is type(hp)",
     "numbers as bit sets": "guppy.sets.immbitset(7), guppy.sets.immbitset([0, 1]) & 1, guppy.sets.immbit(3) | 5",
+    "numbers by id": "hp.iso(*range(40)).byid, hp.iso(*range(40)).byid.more, hp.iso(10.0, 9.0, -2.0).byid",
+    "rows of a table by id": "hp.iso(*range(40)).byid[15:18], str(hp.iso('a', 'bb', 'c').byid[0])",
+    "single values by id": "hp.iso(None).byid, hp.iso(True, False).byid, hp.iso(tail, fails).byid, hp.iso(len, abs).byid",
+    "code by id": "hp.iso(tail.__code__, fails.__code__).byid, hp.iso(tail.__code__).brief",
+    "rows keep their classifier": "hp.iso(5, 6, 'a').bysize[0], hp.iso(orders[3]).byvia[0], hp.iso(*orders).bytype[0]",
+    "kinds of a classifier": "str(hp.iso(5, 6, 'a').bysize.kind), str(hp.iso(orders[3]).byvia.kind), str(hp.iso(5).byunity.kind)",
+    "kinds of a classifier as selection": "hp.iso(5, 6, 'a') & hp.iso('b').bysize.kind, hp.iso(*orders) & hp.iso(orders[3]).byvia.kind",
+    "contained kinds": "hp.Type(bool) <= hp.Type(int), hp.Type(str) <= hp.Anything, hp.Anything <= hp.Type(str), hp.Type(int) < hp.Type(int), hp.Type(int) < hp.Type(int) | hp.Type(str), hp.Type(int) >= hp.Type(bool)",
+    "classifiers": "setattr(hp, 'reprefix', 'hp.'), hp.Type, hp.Clodo, hp.Size, hp.Via, hp.Type & hp.Size, [hp.Nothing, hp.Anything], str(hp.Nothing)",
+    "paths to an object that nothing holds": "hp.iso(object()).sp.numpaths",
+    "functions in a pattern": "hp.iso(tail).rp",
     "disjoint": "hp.iso(5).disjoint(hp.iso(6)), hp.iso(5).disjoint(hp.iso(5))",
 }
 

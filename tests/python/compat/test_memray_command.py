@@ -80,6 +80,8 @@ def test_messages_and_exit_codes_are_memrays(folder: Path) -> None:
         (["run", "-m", "no_such.module"], 1, "memray: Error while finding module specification for 'no_such.module'"),
         (["run", "-m", ".relative"], 1, "memray: Relative module names not supported"),
         (["run", "-o", "missing/x.bin", "jobs/job.py"], 1, "Could not create output file missing/x.bin"),
+        (["run", "-o", "", "jobs/job.py"], 1, "Could not create output file : No such file or directory"),
+        (["run", "-f", "-o", "jobs", "jobs/job.py"], 1, "Could not create output file jobs: Is a directory"),
         (["run", "-o", "junk.bin", "jobs/job.py"], 1, "Output file junk.bin already exists."),
         (["run", "--live-port", "5000", "jobs/job.py"], 2, "The --live-port argument requires --live-remote"),
         (["run", "--live", "--follow-fork", "jobs/job.py"], 2, "--follow-fork cannot be used with the live TUI"),

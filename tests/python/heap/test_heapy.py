@@ -285,7 +285,7 @@ def test_heapys_relations_and_kinds_classify_and_select_objects(tmp_path: Path) 
     assert seen[:4] == [100, 100, True, 100]
     assert seen[4:6] == [True, True]
     assert seen[6] in (0, 1), "the list is older than the reference heap"
-    assert seen[7:] == [True, "two", True, "<Nothing>", "<Nothing>", "<100 __main__.Document: 0", True, True]
+    assert seen[7:] == [True, "two", True, "hp.Nothing", "hp.Nothing", "<100 __main__.Document: 0", True, True]
 
 
 @pytest.mark.once

@@ -125,7 +125,9 @@ def _check_output(output: str, force: bool) -> None:
         )
     folder = os.path.dirname(output) or os.curdir
     reason = ""
-    if not os.path.isdir(folder):
+    if os.path.isdir(output):
+        reason = "Is a directory"
+    elif not output or not os.path.isdir(folder):
         reason = "No such file or directory"
     elif not os.access(folder, os.W_OK):
         reason = "Permission denied"
