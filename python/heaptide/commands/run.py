@@ -11,6 +11,7 @@ import builtins
 import io
 import os
 import sys
+from _weakref import ref  # importing `weakref` would cost the program time
 from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 
@@ -72,6 +73,10 @@ def run(plan: Plan) -> int:
     return run_program(plan, lambda: _start_recording(plan))
 
 
+# The ending of this process's recording, if there is one.
+ending_of_process: list[_Ending] = []
+
+
 def run_program(plan: Target, begin: Callable[[], int]) -> int:
     """Call `begin`, then run the program as Python would. If `begin` returns an exit code, only return that code."""
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
@@ -87,6 +92,8 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
     if refusal:
         return refusal
     error = _native.call_as_main(*call)
+    for ending in ending_of_process:
+        _native.unrecorded(contained(ending.register_again))
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
         # As with plain Python, these names no longer exist when exit handlers run.
         call[2].pop("__file__", None)
@@ -123,7 +130,8 @@ def _start_recording(plan: Plan) -> int:
     try:
         ending = _Ending(os.path.abspath(output), plan)
         # Registered before the program's exit handlers, so that it runs after them.
-        atexit.register(contained(ending.finish))
+        ending.register()
+        ending_of_process.append(ending)
         warning = tracker.start(
             ending.path,
             tracker.RecordingOptions(**plan["options"]),
@@ -180,6 +188,7 @@ class _Ending:
         self.folder = os.getcwd()
         page = plan["report"] or (os.path.splitext(path)[0] + ".html" if plan["open"] else "")
         self.page = page and os.path.abspath(page)
+        self.is_finished = False
         self.forks: run_summary.ForkCounter | None = None
         if not plan["quiet"] or self.page:
             # Imported now, because the program may have blocked imports when it exits.
@@ -188,8 +197,20 @@ class _Ending:
             self.lines_of_summary = run_summary.lines
             self.forks = run_summary.ForkCounter()
 
+    def register(self) -> None:
+        """Register `finish` as an exit handler."""
+        handler = contained(self.finish)
+        atexit.register(handler)
+        self.registered = ref(handler)  # only `atexit` owns the handler
+
+    def register_again(self) -> None:
+        """Register `finish` again if the program removed all exit handlers."""
+        if not self.is_finished and self.registered() is None:
+            self.register()
+
     def finish(self) -> None:
         """Complete the capture, and print the summary."""
+        self.is_finished = True
         is_running = _native.active() is not None
         # A recording that failed is also stopped: Heaptide's own thread may be about to print the reason.
         recorded = tracker.stop() if is_running or os.getpid() == self.pid else None

@@ -66,6 +66,10 @@ class Job(_native.JobBase):
 
     def __call__(self, function: F) -> F:
         """Decorate a function: each call is a job. Works for plain, async and generator functions."""
+        if self.name.startswith("<function "):
+            # `@heaptide.job` without a name took the function as its name, and this is a call of the function.
+            shown = self.name.split()[1].rpartition(".")[2]
+            raise TypeError(f'heaptide.job needs a name: write @heaptide.job("{shown}") above {shown}')
         from heaptide.jobs.decorator import decorate
 
         return decorate(self, function)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from heaptide.recording import runs
-from heaptide.recording.program import program_name, started_with
+from heaptide.recording.program import program_name, recorded_command, started_with
 
 # PF_FORKNOEXEC in the flags of /proc/PID/stat, which every user may read.
 _FORKED_WITHOUT_EXEC = 0x40
@@ -61,6 +61,7 @@ class ProcessGroup:
                     command = file.read().split("\0")[:-1]
         except OSError:
             pass  # the first process has just exited
+        command = recorded_command(command)
         # A name that the user chose identifies the program even if its processes run different scripts.
         words = runs.chosen() if runs.is_named_by_user() else "\0".join([folder, *command])
         return cls(program_name(command), f"{runs.checksum(words.encode(errors='replace')):08x}", command)

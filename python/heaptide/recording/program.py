@@ -8,6 +8,10 @@ import sys
 # The command line of `heaptide run`, after `set_original_arguments` has replaced `sys.orig_argv`.
 _started_with: list[str] | None = None
 
+# The options of `heaptide run` that take the next word as their value.
+_RUN_OPTIONS_WITH_VALUE = ("--output", "--interval", "--live-port", "--report", "--python", "--color")
+_RUN_LETTERS_WITH_VALUE = "op"
+
 
 def started_with() -> list[str]:
     """Return the command line of this interpreter; under ``heaptide run``, the one that starts with heaptide."""
@@ -20,6 +24,28 @@ def set_original_arguments(words: list[str]) -> None:
     options = interpreter_options()
     _started_with = started_with()
     sys.orig_argv = [*_started_with[:1], *options, *words]
+
+
+def recorded_command(command: list[str]) -> list[str]:
+    """Return the command line of the program that a `heaptide run` command runs; any other command as it is."""
+    words = after_options(command)
+    if words[:2] == ["-m", "heaptide"]:
+        words = words[1:]
+    if len(words) < 2 or os.path.basename(words[0]) != "heaptide" or words[1] != "run":
+        return command
+    words = words[2:]
+    while words and words[0] not in ("-", "--") and words[0].startswith("-"):
+        word = words.pop(0)
+        if word in _RUN_OPTIONS_WITH_VALUE:
+            words = words[1:]
+        elif not word.startswith("--"):
+            # Letters may share a word, and a value may follow its letter directly: `-qf`, `-oFILE`, `-mMODULE`.
+            at = next((at for at, letter in enumerate(word) if letter in _RUN_LETTERS_WITH_VALUE + "mc"), 0)
+            if at and word[at] in "mc":
+                return [*command[:1], f"-{word[at]}", *([word[at + 1 :]] if word[at + 1 :] else []), *words]
+            if at and not word[at + 1 :]:
+                words = words[1:]
+    return [*command[:1], *(words[1:] if words[:1] == ["--"] else words)]
 
 
 def program_name(command: list[str] | None = None) -> str:

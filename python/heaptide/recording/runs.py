@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from heaptide.recording.program import program_name, started_with
+from heaptide.recording.program import program_name, recorded_command, started_with
 
 RUN = "HEAPTIDE_RUN"
 GROUP = "HEAPTIDE_GROUP"
@@ -66,7 +66,7 @@ def _first_process() -> tuple[int, str, list[str]]:
         if os.readlink(f"/proc/{os.getppid()}/exe") != os.readlink("/proc/self/exe"):
             with open("/proc/self/stat", "rb") as file:
                 start = file.read().rpartition(b")")[2].split()[19].decode()
-            return os.getpid(), start, started_with()
+            return os.getpid(), start, recorded_command(started_with())
     except OSError:
         pass  # the parent belongs to another user
     from heaptide.recording import process_group

@@ -140,6 +140,22 @@ def test_decorated_functions_keep_their_type_name_and_signature(tmp_path: Path) 
     ]
 
 
+def test_decorator_without_a_name_is_refused_at_the_first_call(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path,
+        """
+        @heaptide.job
+        def work(n):
+            return n
+        try:
+            work(3)
+        except TypeError as error:
+            show(str(error))
+        """,
+    )
+    assert shown == [['heaptide.job needs a name: write @heaptide.job("work") above work']]
+
+
 def test_generator_that_is_closed_or_fails_ends_its_job(tmp_path: Path) -> None:
     shown = run(
         tmp_path,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from heaptide import labels, platforms
-from heaptide.recording import runs
+from heaptide.recording import program, runs
 from support.commands import heaptide, python
 from support.controlled_program import ControlledProgram, page_data
 
@@ -124,6 +125,53 @@ def test_long_and_numerous_labels_are_cut(tmp_path: Path) -> None:
 )
 def test_platforms_know_the_roles_of_their_processes(line: str, is_child: bool, expected: dict[str, str]) -> None:
     assert platforms.labels_of(line.split(), is_child) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("heaptide run -q -f -o x.tide celery -A s worker", ["celery", "-A", "s", "worker"]),
+        ("heaptide run -qfo x.tide -p 7001 --sample --interval 5 celery", ["celery"]),
+        ("heaptide run -ox.tide --color=never -- celery -o y", ["celery", "-o", "y"]),
+        ("-m heaptide run -fm celery worker", ["-m", "celery", "worker"]),
+        ("heaptide run -mcelery worker", ["-m", "celery", "worker"]),
+        ("heaptide run -c pass -o", ["-c", "pass", "-o"]),
+        ("heaptide serve job.py", ["heaptide", "serve", "job.py"]),
+        ("job.py run -q", ["job.py", "run", "-q"]),
+        ("heaptide run", []),
+    ],
+)
+def test_program_of_a_run_command_is_found(command: str, expected: list[str]) -> None:
+    assert program.command_words(program.recorded_command(["python", *command.split()])) == expected
+
+
+def test_all_options_of_run_with_a_value_are_known() -> None:
+    short, long = set(), set()
+    for line in heaptide("run", "--help").stdout.splitlines():
+        option = re.match(r" +(?:-(\w))?(?:, )?(--[\w-]+)? <", line)
+        if option:
+            short.add(option[1])
+            long.add(option[2])
+    assert {letter for letter in short if letter} == {*program._RUN_LETTERS_WITH_VALUE, "m", "c"}
+    assert {name for name in long if name} == set(program._RUN_OPTIONS_WITH_VALUE)
+
+
+def test_worker_under_run_has_its_role_and_names_the_run(tmp_path: Path) -> None:
+    (tmp_path / "rq").write_text(
+        "import multiprocessing, os\n"
+        "def work(): kept.append(bytes(1_000_000))\n"
+        "kept = []\n"
+        "if __name__ == '__main__':\n"
+        "    work()\n"
+        "    for method in 'fork', 'spawn':\n"
+        "        child = multiprocessing.get_context(method).Process(target=os.getpid)\n"
+        "        child.start()\n"
+        "        child.join()\n"
+    )
+    heaptide("run", "-q", "--follow-fork", "-o", "x.tide", "rq", "worker", cwd=tmp_path)
+    found = processes(tmp_path)
+    assert [one["title"] for one in found] == ["rq worker", "rq work-horse", "rq work-horse"]
+    assert len({one["run"] for one in found}) == 1 and found[0]["run"].startswith("rq-")
 
 
 def test_ranks_of_one_job_are_one_run(tmp_path: Path) -> None:

@@ -275,3 +275,10 @@ def test_program_is_not_started_if_a_file_cannot_be_written(tmp_path: Path, opti
 def test_program_recorded_through_the_environment_runs_if_the_capture_cannot_be_written(tmp_path: Path) -> None:
     done = python("-c", "print('ran')", cwd=tmp_path, HEAPTIDE="run", HEAPTIDE_OUT="/proc/missing/job.tide")
     assert done.stdout == "ran\n" and "runs without being recorded" in one_sentence(done.stderr)
+
+
+def test_summary_is_printed_if_the_program_removes_all_exit_handlers(tmp_path: Path) -> None:
+    write(tmp_path / "job.py", "import atexit\natexit._clear()\nkept = bytearray(30_000_000)\n")
+    done = heaptide("run", "-o", "job.tide", "job.py", cwd=tmp_path)
+    assert "peak memory: 30.0 MB" in done.stderr and "recorded into job.tide" in done.stderr
+    assert '"ended_in_order": true' in heaptide("stats", "--json", "job.tide", cwd=tmp_path).stdout

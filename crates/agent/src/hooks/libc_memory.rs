@@ -250,7 +250,5 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
 
 /// Records nothing. Reports the unload to `modules`, because another library may now get the same addresses.
 pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
-    let result = real::dlclose.get()(library);
-    modules::on_unload();
-    result
+    modules::unload(|| real::dlclose.get()(library))
 }

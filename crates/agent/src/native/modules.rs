@@ -42,6 +42,47 @@ pub fn on_unload() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 
+/// Threads that read a library which they found by a guessed address, and calls of `dlclose` that run now.
+static GUESSES: AtomicUsize = AtomicUsize::new(0);
+static UNLOADS: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls `read` while `dlclose` unloads nothing. Returns `None` if a library is being unloaded now.
+///
+/// A library in which a frame of this thread continues stays loaded. A guessed address may lie in any library, which another
+/// thread may unload.
+pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
+    // Each side announces itself before it checks the other one, so at least one of them sees the other.
+    GUESSES.fetch_add(1, Ordering::SeqCst);
+    let result = (UNLOADS.load(Ordering::SeqCst) == 0).then(read);
+    GUESSES.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// Calls `unload`, the real `dlclose`, after threads have finished to read libraries by guessed addresses.
+pub fn unload<T>(unload: impl FnOnce() -> T) -> T {
+    // Such a thread needs microseconds and waits for nothing. The limit is for one that was stopped meanwhile.
+    const N_WAITS: usize = 100_000;
+    UNLOADS.fetch_add(1, Ordering::SeqCst);
+    for _ in 0..N_WAITS {
+        if GUESSES.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        // SAFETY: `sched_yield` has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+    let result = unload();
+    on_unload();
+    // In a forked child, the count may already be 0.
+    let _ = UNLOADS.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+    result
+}
+
+/// Forgets the other threads, which do not exist in a forked child.
+pub fn after_fork_in_child() {
+    GUESSES.store(0, Ordering::SeqCst);
+    UNLOADS.store(0, Ordering::SeqCst);
+}
+
 /// The libraries of this session.
 pub struct Modules {
     /// The loaded libraries that occurred in a stack, valid for `generation`.
@@ -352,5 +393,29 @@ mod tests {
             assert!((by_linker.start..by_linker.end).contains(&pc));
             assert_eq!(by_linker.n_headers, by_list.n_headers);
         }
+    }
+
+    #[test]
+    fn unloading_waits_for_guesses_and_refuses_new_ones() {
+        let (is_reading, started) = std::sync::mpsc::channel();
+        let has_read = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while_none_unloads(|| {
+                    is_reading.send(()).unwrap();
+                    while UNLOADS.load(Ordering::SeqCst) == 0 {
+                        std::hint::spin_loop();
+                    }
+                    has_read.store(true, Ordering::SeqCst);
+                })
+            });
+            started.recv().unwrap();
+            unload(|| {
+                assert!(has_read.load(Ordering::SeqCst) && GUESSES.load(Ordering::SeqCst) == 0);
+                assert_eq!(while_none_unloads(|| 1), None);
+                after_fork_in_child();
+            });
+        });
+        assert_eq!(while_none_unloads(|| 1), Some(1));
     }
 }

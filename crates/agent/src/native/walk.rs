@@ -75,6 +75,8 @@ pub struct NativeStack {
     low: usize,
     high: usize,
     cut_id: u32,
+    /// The current walk passed a frame without a rule, so it may have left the real call stack.
+    after_guess: bool,
     cache: [Cached; N_CACHED],
     pub entries: [NativeFrame; MAX_DEPTH],
     /// Frames of the current walk that are not remembered, innermost first.
@@ -172,6 +174,7 @@ impl NativeStack {
             mut bp,
         } = from;
         let mut is_exact = true;
+        self.after_guess = false;
         let mut n_fresh = 0;
         // The walk may still reach entries before this one.
         let mut reach = self.depth;

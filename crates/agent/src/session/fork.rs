@@ -137,6 +137,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     let _errno = sys::KeepErrno::now();
     threads::after_fork_in_child();
+    crate::native::modules::after_fork_in_child();
     bus_error::claim_process();
     in_parent();
     arenas::after_fork_in_child();

@@ -48,23 +48,33 @@ impl NativeStack {
             module: 0,
             offset: 0,
         };
-        match modules::owner_of(pc) {
-            Owner::Module(module) => {
-                // SAFETY: a frame of this thread continues in the library, so the library stays loaded.
-                cached.rule = unsafe { rule_of(&module, pc) };
-                let own = modules::on_unload as *const () as usize;
-                if !(module.start..module.end).contains(&own) {
-                    cached.module = module.id;
-                    cached.offset =
-                        u32::try_from(pc.wrapping_sub(module.base)).unwrap_or(u32::MAX - 1);
-                }
-            }
-            Owner::Nowhere(id) => cached.module = id,
-            // Not cached: the next event tries again.
-            Owner::Busy => cached.pc = 0,
+        if !self.after_guess {
+            fill(&mut cached);
+        } else if modules::while_none_unloads(|| fill(&mut cached)).is_none() {
+            cached.pc = 0;
         }
         self.cache[slot_of(pc)] = cached;
         cached
+    }
+}
+
+/// Finds the rule, the library and the offset of an address.
+fn fill(cached: &mut Cached) {
+    let pc = cached.pc;
+    match modules::owner_of(pc) {
+        Owner::Module(module) => {
+            // SAFETY: a frame of this thread continues in the library, or `dlclose` waits for `while_none_unloads`. In
+            // both cases the library stays loaded.
+            cached.rule = unsafe { rule_of(&module, pc) };
+            let own = modules::on_unload as *const () as usize;
+            if !(module.start..module.end).contains(&own) {
+                cached.module = module.id;
+                cached.offset = u32::try_from(pc.wrapping_sub(module.base)).unwrap_or(u32::MAX - 1);
+            }
+        }
+        Owner::Nowhere(id) => cached.module = id,
+        // Not cached: the next event tries again.
+        Owner::Busy => cached.pc = 0,
     }
 }
 
