@@ -6,7 +6,7 @@ import { drawn, folder, launch, open } from './browser.mjs';
 import { GRAPH, LINES, PLOT, recording } from './examples.mjs';
 import { SHOP } from './heap-data.mjs';
 import { JOBS } from './jobs-data.mjs';
-import { pageOf, syntheticData } from './synthetic-data.mjs';
+import { pageOf, syntheticData, syntheticDiff } from './synthetic-data.mjs';
 
 let browser;
 let directory;
@@ -114,18 +114,60 @@ describe('a graph of calls deeper than its window', () => {
     }));
 });
 
-describe('a table of a window of 1280 pixels', () => {
-  test('shows the hint of its search field in full', () =>
-    at(1280, 'table', recording(), async (page) => {
-      const room = await page.evaluate(() => {
-        const field = document.querySelector('.search input');
-        const text = document.createElement('canvas').getContext('2d');
-        text.font = getComputedStyle(field).font;
-        const style = getComputedStyle(field);
-        return field.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight) - text.measureText(field.placeholder).width;
-      });
-      assert.ok(room >= 0, `${room} pixels`);
+describe('a search field', () => {
+  const difference = () => syntheticDiff({ frames: [[0, 'main', '/srv/job/job.py', 1]], own: [[1, 0, 1_000, 2_000]] });
+  const examples = { flamegraph: recording, table: recording, timeline: recording, diff: difference, heap: () => SHOP, jobs: () => JOBS };
+  for (const [template, data] of Object.entries(examples)) {
+    for (const width of [400, 800, 1280]) {
+      test(`shows its hint in full in a ${template} of ${width} pixels`, () =>
+        at(width, template, data(), async (page) => {
+          const room = await page.evaluate(() => {
+            const field = document.querySelector('.search input');
+            const text = document.createElement('canvas').getContext('2d');
+            text.font = getComputedStyle(field).font;
+            const style = getComputedStyle(field);
+            return field.clientWidth - Number.parseFloat(style.paddingLeft) - Number.parseFloat(style.paddingRight) - text.measureText(field.placeholder).width;
+          });
+          assert.ok(room >= 0, `${room} pixels`);
+        }));
+    }
+  }
+});
+
+describe('the facts of a page', () => {
+  const facts = (page) => page.locator('.about').first().innerText();
+
+  test('name the host as such in a heap and in jobs', async () => {
+    await at(1280, 'heap', SHOP, async (page) => assert.ok((await facts(page)).includes(`host ${SHOP.head.host} `)));
+    await at(1280, 'jobs', JOBS, async (page) => assert.ok((await facts(page)).includes('host web-1, web-2 ')));
+  });
+
+  test('name the mode of both sides of a diff', () =>
+    at(1280, 'diff', syntheticDiff({ frames: [[0, 'main', '/srv/job/job.py', 1]], own: [[1, 0, 1_000, 2_000]] }), async (page) => {
+      const sides = await page.locator('.side').allInnerTexts();
+      assert.equal(sides.length, 2);
+      for (const side of sides) assert.match(side, /· mode: \w+/);
     }));
+
+  test('say what the list of editors of a page of lines is for', () =>
+    at(1280, 'lines', LINES, async (page) => assert.match(await facts(page), /Editor:/)));
+});
+
+describe('the timeline of jobs', () => {
+  test('has different texts at both ends, also within one second', () => {
+    const { head } = JOBS;
+    return at(1280, 'jobs', { ...JOBS, head: { ...head, to: head.from + 0.374 } }, async (page) => {
+      assert.deepEqual(await page.locator('.axis span').allInnerTexts(), ['2023-11-14 22:13:20 UTC', '+374 ms']);
+    });
+  });
+
+  test('shows the host of each process in full', () => {
+    const workers = JOBS.workers.map((worker) => ({ ...worker, name: '14242 (shopserve.py)' }));
+    return at(1280, 'jobs', { ...JOBS, workers }, async (page) => {
+      const cut = await page.evaluate(() => [...document.querySelectorAll('.worker .label')].map((label) => label.scrollWidth - label.clientWidth));
+      assert.deepEqual(cut, [0, 0]);
+    });
+  });
 });
 
 describe('a chart', () => {

@@ -51,7 +51,7 @@ function Head({ data, onHelp }: { data: HeapData; onHelp: () => void }) {
   const facts = [
     `process ${head.pid}${head.title ? ` (${head.title})` : ''}`,
     `Python ${head.python}`,
-    head.host,
+    head.host && `host ${head.host}`,
     `${head.taken.slice(0, 19)} UTC`,
     head.paused_ns > 0 && `paused for ${duration(head.paused_ns)}`,
   ];

@@ -35,7 +35,7 @@ function Head({ data, onHelp }: { data: JobsData; onHelp: () => void }) {
   ];
   const facts = [
     plural(head.processes, 'process', 'processes'),
-    head.hosts.length > 3 ? plural(head.hosts.length, 'host') : head.hosts.join(', '),
+    head.hosts.length > 3 ? plural(head.hosts.length, 'host') : head.hosts.length > 0 && `host ${head.hosts.join(', ')}`,
     clock(head.from),
     duration((head.to - head.from) * 1e9),
   ];

@@ -30,7 +30,7 @@ function Page({ data }: { data: LinesData }) {
             <div class="facts">
               <Figures figures={figuresOf(data)} />
               <p class="about">
-                {bar && `The bar behind a line shows its column “${bar.title}”; a line that freed memory has a green bar.`} <EditorChoice />
+                {bar && `The bar behind a line shows its column “${bar.title}”; a line that freed memory has a green bar.`} <span class="editor">Editor: <EditorChoice /></span>
               </p>
             </div>
           </header>

@@ -28,6 +28,8 @@ export function SearchField(props: {
     <span class="search">
       <input
         type="search"
+        // No character of the placeholder is wider than a digit on average, so all of it is visible.
+        style={{ width: `${props.placeholder.length + 3}ch` }}
         placeholder={props.placeholder}
         aria-label={props.label}
         aria-invalid={isBad}

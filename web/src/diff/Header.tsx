@@ -58,7 +58,7 @@ function Side({ name, side, data, first }: { name: string; side: DiffSide; data:
     side.processes.length > 1 ? plural(side.processes.length, 'process', 'processes') : `process ${shownName(process)}`,
     `Python ${process?.python}`,
     duration(side.duration_ns),
-    `${process?.mode} mode`,
+    `mode: ${process?.mode}`,
   ];
   return (
     <span class="side" title={files.join('\n')}>

@@ -38,7 +38,7 @@ export function Workers({ data }: { data: JobsData }) {
       ))}
       <div class="axis" aria-hidden="true">
         <span>{clock(head.from)}</span>
-        <span>{clock(head.to)}</span>
+        <span>{clock(head.to) === clock(head.from) ? `+${time(head.to - head.from)}` : clock(head.to)}</span>
       </div>
     </section>
   );

@@ -32,23 +32,41 @@ impl Progress {
         }
         self.next = Some(now + INTERVAL);
         self.is_shown = true;
-        let n_done = n_done.min(self.n_all);
-        let cells = (CELLS * n_done / self.n_all) as usize;
-        let (full, rest) = ("━".repeat(cells), " ".repeat(CELLS as usize - cells));
-        let percent = 100 * n_done / self.n_all;
         // Errors are ignored: the bar is optional.
-        let _ = write!(
-            std::io::stderr(),
-            "\r{} {full}{rest} {percent:3}%",
-            self.what
-        );
+        let bar = bar(self.what, n_done.min(self.n_all), self.n_all);
+        let _ = write!(std::io::stderr(), "\r{bar}");
     }
 
     /// Clears the bar.
     pub(crate) fn finish(&mut self) {
         if std::mem::take(&mut self.is_shown) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r{}\r", blank(self.what, self.n_all));
         }
         self.next = None;
+    }
+}
+
+fn bar(what: &str, n_done: u64, n_all: u64) -> String {
+    let cells = (CELLS * n_done / n_all) as usize;
+    let (full, rest) = ("━".repeat(cells), " ".repeat(CELLS as usize - cells));
+    format!("{what} {full}{rest} {:3}%", 100 * n_done / n_all)
+}
+
+/// Spaces that cover a bar. A terminal without escape sequences (`TERM=dumb`) would print the sequence that erases a line.
+fn blank(what: &str, n_all: u64) -> String {
+    " ".repeat(bar(what, n_all, n_all).chars().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_is_cleared_without_escape_sequences() {
+        for n_done in [0, 1, 500, 1000] {
+            let bar = bar("reading", n_done, 1000);
+            assert_eq!(bar.chars().count(), blank("reading", 1000).len(), "{bar}");
+        }
+        assert_eq!(blank("reading", 1000).trim(), "");
     }
 }

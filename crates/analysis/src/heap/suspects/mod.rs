@@ -64,6 +64,8 @@ const MIN_BYTES: u64 = 64 << 10;
 const MIN_NEW_BYTES: u64 = 8 << 10;
 const N_PILES: usize = 3;
 const N_SITES: usize = 3;
+/// Lines that allocated less than one part in this many of a suspect's bytes are left out.
+const MIN_SITE_SHARE: u64 = 100;
 
 /// Suspects of a snapshot, the largest first. If `new` is given, only these objects have weight.
 pub fn suspects(heap: &Heap, new: Option<&ObjectSet>, n_suspects: usize) -> Suspects {
@@ -349,6 +351,10 @@ impl<'a> Search<'a> {
                 open.extend(self.children.of(object));
             }
         }
-        sums.largest(N_SITES)
+        let mut sites = sums.largest(N_SITES);
+        // CPython reuses freed lists, dicts and tuples without an allocation, so a few objects have the line of an
+        // earlier owner.
+        sites.retain(|site| site.bytes >= accumulation.bytes / MIN_SITE_SHARE);
+        sites
     }
 }
