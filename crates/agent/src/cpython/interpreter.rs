@@ -18,6 +18,9 @@ unsafe impl Sync for LayoutCell {}
 static LAYOUT: LayoutCell = LayoutCell(std::cell::UnsafeCell::new(None));
 static READY: AtomicBool = AtomicBool::new(false);
 static GET_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
+/// The function that returns the attached thread state; 0 in versions where it returns the state of another thread if the
+/// calling thread does not hold the GIL.
+static GET_ATTACHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the interpreter's layout; `None` if it is unknown. Then no Python stacks are recorded.
 #[inline(always)]
@@ -38,6 +41,23 @@ pub fn thread_state() -> usize {
     // function reads a thread-specific value, has no preconditions, and returns null once the runtime has ended.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     function()
+}
+
+/// Returns the calling thread's `PyThreadState`, as [`thread_state`] does, in fewer instructions while the thread holds the
+/// GIL.
+#[inline(always)]
+pub fn attached_thread_state() -> usize {
+    let function = GET_ATTACHED.load(Ordering::Relaxed);
+    if function == 0 {
+        return thread_state();
+    }
+    // SAFETY: `prepare` stored the address of PyThreadState_GetUnchecked of a version in which it reads a variable of the
+    // calling thread: the state that is attached to the thread, or null. The function has no preconditions.
+    let function: extern "C" fn() -> usize = unsafe { transmute(function) };
+    match function() {
+        0 => thread_state(),
+        state => state,
+    }
 }
 
 /// # Safety
@@ -94,35 +114,6 @@ pub(crate) unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
     unsafe { current_frame(layout, thread_state).map_or(0, |field| field.read()) }
 }
 
-/// Fills `out` with the code object and the raw instruction of the innermost frames, without shims. Returns the number of
-/// frames that it wrote.
-///
-/// # Safety
-/// `thread_state` is 0 or the calling thread's own `PyThreadState`, and `layout` fits the interpreter.
-pub(crate) unsafe fn innermost_frames(
-    layout: &Layout,
-    thread_state: usize,
-    out: &mut [(usize, usize)],
-) -> usize {
-    // SAFETY: the caller promises about `thread_state` and `layout` what `innermost` requires.
-    let mut frame = unsafe { innermost(layout, thread_state) };
-    let mut n_frames = 0;
-    while frame != 0 && n_frames < out.len() {
-        // SAFETY: the frame is in the calling thread's live chain, and the layout gives the offsets of its fields.
-        unsafe {
-            if !is_shim(layout, frame) {
-                out[n_frames] = (
-                    word(frame, layout.frame_code) & layout.frame_code_mask,
-                    word(frame, layout.frame_instr),
-                );
-                n_frames += 1;
-            }
-            frame = word(frame, layout.frame_previous);
-        }
-    }
-    n_frames
-}
-
 /// Detects the interpreter's layout and verifies it with the interpreter's own API.
 ///
 /// # Safety
@@ -135,6 +126,9 @@ pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
     // SAFETY: the caller holds the GIL.
     unsafe { cpython::self_check(&layout)? };
     GET_THREAD_STATE.store(symbols.this_thread_state as usize, Ordering::Relaxed);
+    if layout.version >= (3, 12) {
+        GET_ATTACHED.store(symbols.attached_thread_state, Ordering::Relaxed);
+    }
     // SAFETY: READY is not set, so no thread reads, and callers of `prepare` hold the GIL, so no other thread writes.
     unsafe { *LAYOUT.0.get() = Some(layout) };
     READY.store(true, Ordering::Release);

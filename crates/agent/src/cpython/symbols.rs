@@ -38,6 +38,8 @@ pub struct Symbols {
     pub unicode_type: usize,
     /// `PyGILState_GetThisThreadState`; needs no GIL and may return null.
     pub this_thread_state: unsafe extern "C" fn() -> Opaque,
+    /// `PyThreadState_GetUnchecked`, an address; 0 if there is none. It needs no GIL and may return null.
+    pub attached_thread_state: usize,
     /// `PyThreadState_Get`.
     pub current_thread_state: unsafe extern "C" fn() -> Opaque,
     /// `PyMem_GetAllocator`.
@@ -94,6 +96,9 @@ impl Symbols {
             code_type: address(c"PyCode_Type")? as usize,
             unicode_type: address(c"PyUnicode_Type")? as usize,
             this_thread_state: function!(c"PyGILState_GetThisThreadState"),
+            attached_thread_state: address(c"PyThreadState_GetUnchecked")
+                .or_else(|_| address(c"_PyThreadState_UncheckedGet"))
+                .map_or(0, |found| found as usize),
             current_thread_state: function!(c"PyThreadState_Get"),
             get_allocator: function!(c"PyMem_GetAllocator"),
             set_allocator: function!(c"PyMem_SetAllocator"),

@@ -4,19 +4,22 @@
 //! allocators request from the C library. The accounts pause during these requests ([`NestedForJobs`]). If the tracing ends
 //! before the session does, these hooks stay installed.
 
+use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
+
 use heaptide_capture::{Allocator, Frame};
 
 use super::events::Release;
-use super::{EXACT, SessionMode};
+use super::{EXACT, Pointer, SessionMode};
 use crate::record::releases;
 use crate::record::sampler;
-use crate::record::threads::{self, Nested, ThreadState};
+use crate::record::threads::{self, IDLE, NESTED, Nested, RECORDING, ThreadState};
 use crate::{jobs, record, session};
 
 /// Adds an allocation to the accounts and to the capture.
 ///
 /// # Safety
 /// `state` comes from `threads::enter` on this thread.
+#[inline(always)]
 pub unsafe fn allocated(
     state: *mut ThreadState,
     allocator: Allocator,
@@ -43,6 +46,7 @@ pub unsafe fn allocated(
 ///
 /// # Safety
 /// As for [`allocated`].
+#[inline(always)]
 pub unsafe fn releasing(
     state: *mut ThreadState,
     address: usize,
@@ -54,12 +58,15 @@ pub unsafe fn releasing(
         if jobs::events::counts(state) {
             jobs::events::releasing(state, address, release);
         }
+        if !session::is_active() {
+            jobs::events::remember_noted(state, false);
+            return;
+        }
         let is_noted = match recording(is_pythons) {
             Some(mode) => !mode.sampled || sampler::must_note_release(address),
             // The session no longer records objects, but it may have recorded this one.
             None => {
                 is_pythons
-                    && session::is_active()
                     && releases::are_wanted()
                     && (sampler::unfollow(address) | releases::is_first(address))
             }
@@ -153,5 +160,79 @@ impl NestedForJobs {
         } else {
             NestedForJobs::Whole(Nested::begin())
         }
+    }
+}
+
+/// A call of one of Python's allocators while no session records. The thread's state is marked once for the whole call,
+/// not again for each of its events. Ends when it is dropped.
+pub struct WholeCall(*mut ThreadState);
+
+impl WholeCall {
+    /// Returns `None` if a session records, or if the thread has no state yet or is busy.
+    #[inline(always)]
+    pub fn begin() -> Option<WholeCall> {
+        let state = threads::existing_state();
+        if state.is_null() || session::is_active() {
+            return None;
+        }
+        let call = WholeCall(state);
+        if call.busy().load(Ordering::Relaxed) != IDLE {
+            // Not dropped: the state belongs to the event that marked it.
+            std::mem::forget(call);
+            return None;
+        }
+        call.busy().store(NESTED, Ordering::Relaxed);
+        Some(call)
+    }
+
+    #[inline(always)]
+    fn busy(&self) -> &AtomicU32 {
+        // SAFETY: `existing_state` returned this thread's state, and states are never unmapped.
+        unsafe { &(*self.0).busy }
+    }
+
+    #[inline(always)]
+    fn record(&self, event: impl FnOnce(*mut ThreadState)) {
+        self.busy().store(RECORDING, Ordering::Relaxed);
+        // As in `threads::enter_any`: a session may start during the call.
+        compiler_fence(Ordering::SeqCst);
+        event(self.0);
+        self.busy().store(NESTED, Ordering::Release);
+    }
+
+    /// Records a block that the allocator returned, unless it is null.
+    #[inline(always)]
+    pub fn allocated(&self, allocator: Allocator, size: usize, block: Pointer) {
+        if !block.is_null() {
+            // SAFETY: the state is this thread's own and busy.
+            self.record(|state| unsafe { allocated(state, allocator, size, block as usize, None) });
+        }
+    }
+
+    /// Records a block that the allocator is about to free or to resize, unless it is null.
+    #[inline(always)]
+    pub fn releasing(&self, block: Pointer, release: Release) {
+        // SAFETY: the state is this thread's own and busy.
+        self.record(|state| unsafe {
+            if !block.is_null() {
+                releasing(state, block as usize, true, release);
+            } else if release == Release::Resize && jobs::events::counts(state) {
+                jobs::events::forget_released(state);
+            }
+        });
+    }
+
+    /// Undoes the last release, because the allocator failed.
+    #[cold]
+    pub fn not_released(&self, block: Pointer) {
+        // SAFETY: the state is this thread's own and busy.
+        self.record(|state| unsafe { not_released(state, block as usize, true) });
+    }
+}
+
+impl Drop for WholeCall {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.busy().store(IDLE, Ordering::Release);
     }
 }

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use heaptide_capture::Allocator;
 
-use super::events::{record_allocation, record_release, record_resize, undo_release};
-use super::job_events::NestedForJobs;
+use super::events::{Release, record_allocation, record_release, record_resize, undo_release};
+use super::job_events::{NestedForJobs, WholeCall};
 use super::{EXACT, HookMode, JOBS, Pointer, SAMPLED};
 use crate::cpython::{MemAllocator, Symbols};
 use crate::record::threads::Nested;
@@ -191,6 +191,16 @@ fn nested<const MODE: u8>() -> (Option<Nested>, Option<NestedForJobs>) {
     }
 }
 
+/// Begins a call that only the accounts of jobs record.
+#[inline(always)]
+fn whole_call<const MODE: u8>() -> Option<WholeCall> {
+    if MODE == JOBS {
+        WholeCall::begin()
+    } else {
+        None
+    }
+}
+
 unsafe extern "C" fn malloc<const MODE: u8>(level: Pointer, size: usize) -> Pointer {
     // SAFETY: the interpreter passes the address that it got with this function.
     let (real, is_recording) = unsafe { original(level) };
@@ -199,6 +209,12 @@ unsafe extern "C" fn malloc<const MODE: u8>(level: Pointer, size: usize) -> Poin
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, size) };
+    }
+    if let Some(whole) = whole_call::<MODE>() {
+        // SAFETY: as above.
+        let block = unsafe { call(real.ctx, size) };
+        whole.allocated(Allocator::PymallocMalloc, size, block);
+        return block;
     }
     let nested = nested::<MODE>();
     // SAFETY: as above.
@@ -221,6 +237,17 @@ unsafe extern "C" fn calloc<const MODE: u8>(
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, n_items, item_len) };
     }
+    if let Some(whole) = whole_call::<MODE>() {
+        // SAFETY: as above.
+        let block = unsafe { call(real.ctx, n_items, item_len) };
+        // The product cannot overflow where the original succeeded.
+        whole.allocated(
+            Allocator::PymallocCalloc,
+            n_items.wrapping_mul(item_len),
+            block,
+        );
+        return block;
+    }
     let nested = nested::<MODE>();
     // SAFETY: as above.
     let block = unsafe { call(real.ctx, n_items, item_len) };
@@ -239,6 +266,16 @@ unsafe extern "C" fn realloc<const MODE: u8>(level: Pointer, old: Pointer, size:
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
         return unsafe { call(real.ctx, old, size) };
+    }
+    if let Some(whole) = whole_call::<MODE>() {
+        whole.releasing(old, Release::Resize);
+        // SAFETY: as above.
+        let new = unsafe { call(real.ctx, old, size) };
+        whole.allocated(Allocator::PymallocRealloc, size, new);
+        if new.is_null() && !old.is_null() {
+            whole.not_released(old);
+        }
+        return new;
     }
     let released = record_resize::<MODE>(old as usize, true);
     let nested = nested::<MODE>();
@@ -260,6 +297,13 @@ unsafe extern "C" fn free<const MODE: u8>(level: Pointer, block: Pointer) {
     let call = unsafe { real.free.unwrap_unchecked() };
     if !is_recording {
         // SAFETY: the interpreter passed these arguments for an allocator of this domain, and this is its original.
+        return unsafe { call(real.ctx, block) };
+    }
+    if let Some(whole) = whole_call::<MODE>() {
+        if !block.is_null() {
+            whole.releasing(block, Release::Final);
+        }
+        // SAFETY: as above.
         return unsafe { call(real.ctx, block) };
     }
     if !block.is_null() {

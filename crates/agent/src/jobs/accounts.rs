@@ -1,12 +1,13 @@
 //! The table of live blocks, and the accounts of jobs that are not settled yet. Independent of threads and of Python.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use heaptide_capture::Allocator;
 
 use super::NO_JOB;
+use super::blocks::{Blocks, NoRoom};
 use super::charges::Part;
+use super::open::{Account, OpenAccounts};
 use super::sites::{Sites, Words};
 use crate::host::own_memory;
 
@@ -21,46 +22,6 @@ pub struct Block {
     pub allocator: Allocator,
 }
 
-pub(super) struct Account {
-    /// Jobs of the same name are a group.
-    group: u32,
-    begun: Instant,
-    /// `None` while the job runs.
-    length: Option<Duration>,
-    /// Live blocks that the job allocated.
-    pub kept_bytes: u64,
-    pub n_kept: u64,
-    /// The high-water mark of `kept_bytes`.
-    pub peak_bytes: u64,
-    /// Blocks of earlier jobs that the job freed.
-    pub released_bytes: u64,
-    pub allocated_bytes: u64,
-    pub n_allocated: u64,
-}
-
-impl Account {
-    fn new(group: u32) -> Account {
-        Account {
-            group,
-            begun: Instant::now(),
-            length: None,
-            kept_bytes: 0,
-            n_kept: 0,
-            peak_bytes: 0,
-            released_bytes: 0,
-            allocated_bytes: 0,
-            n_allocated: 0,
-        }
-    }
-
-    /// Charges the job for a block, or for a part of one.
-    pub fn keep(&mut self, size: usize) {
-        self.kept_bytes += size as u64;
-        self.n_kept += 1;
-        self.peak_bytes = self.peak_bytes.max(self.kept_bytes);
-    }
-}
-
 /// A job with live blocks whose account is closed.
 pub(super) struct Settled {
     pub group: u32,
@@ -72,13 +33,13 @@ const MIN_SETTLED: usize = 1024;
 
 #[derive(Default)]
 pub struct Accounts {
-    pub(super) blocks: Words<usize, Block>,
+    pub(super) blocks: Blocks,
     /// Separate, since mappings may be unmapped in parts.
     pub(super) mappings: BTreeMap<usize, Block>,
     /// By the number of a block: the parts that were added by other jobs than the job of the block. Few blocks have such
     /// parts.
     pub(super) parts: Words<u32, Vec<Part>>,
-    pub(super) jobs: Words<u32, Account>,
+    pub(super) jobs: OpenAccounts,
     by_token: Words<usize, u32>,
     pub(super) settled: Words<u32, Settled>,
     /// Number of entries at which `settled` is searched for jobs without blocks.
@@ -116,7 +77,7 @@ impl Accounts {
     }
 
     pub fn end(&mut self, job: u32) {
-        if let Some(account) = self.jobs.get_mut(&job) {
+        if let Some(account) = self.jobs.get_mut(job) {
             account.length.get_or_insert(account.begun.elapsed());
         }
         self.by_token.retain(|_, owner| *owner != job);
@@ -125,7 +86,7 @@ impl Accounts {
 
     /// Returns how long a job ran, or has been running.
     pub fn seconds(&self, job: u32) -> Option<f64> {
-        let account = self.jobs.get(&job)?;
+        let account = self.jobs.get(job)?;
         let length = account.length.unwrap_or_else(|| account.begun.elapsed());
         Some(length.as_secs_f64())
     }
@@ -157,23 +118,25 @@ impl Accounts {
         self.insert(address, block, Some(old));
     }
 
+    #[inline(always)]
     fn insert(&mut self, address: usize, block: Block, old: Option<Block>) {
-        let has_room = self.blocks.try_reserve(1).is_ok() && !own_memory::ran_out();
-        if !has_room {
-            self.n_lost += 1;
-            return;
-        }
         // An earlier block at this address was freed without an event.
-        let before = if is_mapping(block.allocator) {
-            self.mappings.insert(address, block)
+        let before = if own_memory::ran_out() {
+            Err(NoRoom)
+        } else if is_mapping(block.allocator) {
+            Ok(self.mappings.insert(address, block))
         } else {
             self.blocks.insert(address, block)
         };
-        if let Some(before) = before {
-            self.discharge(before, NO_JOB);
-            self.parts.remove(&before.number);
+        match before {
+            Ok(None) => {}
+            Ok(Some(before)) => self.forget(before),
+            Err(NoRoom) => {
+                self.n_lost += 1;
+                return;
+            }
         }
-        if let Some(account) = self.jobs.get_mut(&block.job) {
+        if let Some(account) = self.jobs.get_mut(block.job) {
             account.allocated_bytes += block.size as u64;
             account.n_allocated += 1;
             if old.is_none() {
@@ -184,6 +147,40 @@ impl Accounts {
             self.keep_parts(block, old);
             self.charge(block);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget(&mut self, block: Block) {
+        self.discharge(block, NO_JOB);
+        self.parts.remove(&block.number);
+    }
+
+    /// Removes a block if that changes no other account than the one of the job that allocated it. The thread's previous
+    /// event allocated a block for the job `newest`, or it is `None`. Returns `false` if [`Accounts::released_after`] must
+    /// remove the block.
+    #[inline(always)]
+    pub fn try_release(&mut self, newest: Option<u32>, address: usize) -> bool {
+        if !self.parts.is_empty() {
+            return false;
+        }
+        let jobs = &mut self.jobs;
+        let mut is_refused = false;
+        self.blocks.remove_if(address, |block| {
+            if block.job == NO_JOB {
+                return true;
+            }
+            // The newest block of another job may be the new version of this one (`replaced`).
+            let account = match newest {
+                Some(job) if job != block.job => None,
+                _ => jobs.get_mut(block.job),
+            };
+            is_refused = account.is_none();
+            account
+                .map(|account| account.drop_kept(block.size))
+                .is_some()
+        });
+        !is_refused
     }
 
     /// Removes a block that job `by` frees.
@@ -202,7 +199,7 @@ impl Accounts {
 
     /// Removes a block that job `by` resizes. [`Accounts::resized`] or [`Accounts::not_released`] must follow.
     pub fn resizing(&mut self, address: usize, by: u32) -> Option<Block> {
-        let block = self.blocks.remove(&address)?;
+        let block = self.blocks.remove(address)?;
         self.discharge(block, by);
         Some(block)
     }
@@ -252,15 +249,15 @@ impl Accounts {
         self.charge_again(block, by);
         if is_mapping(block.allocator) {
             self.mappings.insert(address, block);
-        } else {
-            self.blocks.insert(address, block);
+        } else if self.blocks.insert(address, block).is_err() {
+            self.n_lost += 1;
         }
     }
 
     /// Closes the account of an ended job. Its blocks stay in the table.
     pub fn settle(&mut self, job: u32) {
         self.end(job);
-        let Some(account) = self.jobs.remove(&job) else {
+        let Some(account) = self.jobs.remove(job) else {
             return;
         };
         if account.n_kept == 0 || account.group == NO_JOB {
@@ -282,7 +279,7 @@ impl Accounts {
     pub fn live_bytes_of_name(&self, job: u32) -> Option<u64> {
         let account = self
             .jobs
-            .get(&job)
+            .get(job)
             .filter(|account| account.group != NO_JOB)?;
         let settled = self.group_bytes.get(&account.group).copied();
         Some(settled.unwrap_or(0) + account.kept_bytes)
@@ -316,7 +313,7 @@ mod tests {
 
     /// Returns the bytes that a job kept and released.
     fn sums(accounts: &Accounts, job: u32) -> (u64, u64) {
-        let account = &accounts.jobs[&job];
+        let account = accounts.jobs.get(job).unwrap();
         (account.kept_bytes, account.released_bytes)
     }
 
@@ -339,12 +336,12 @@ mod tests {
         accounts.allocated(0x300, block(7000, other));
         accounts.released(0x200, job);
         accounts.allocated(0x400, block(4000, job));
-        assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
-        assert_eq!(accounts.jobs[&other].peak_bytes, 7000);
+        assert_eq!(accounts.jobs.get(job).unwrap().peak_bytes, 5300);
+        assert_eq!(accounts.jobs.get(other).unwrap().peak_bytes, 7000);
         // A release that failed does not raise the peak.
         let released = accounts.resizing(0x400, job).unwrap();
         accounts.not_released(0x400, released, job);
-        assert_eq!(accounts.jobs[&job].peak_bytes, 5300);
+        assert_eq!(accounts.jobs.get(job).unwrap().peak_bytes, 5300);
     }
 
     #[test]
@@ -382,7 +379,7 @@ mod tests {
         assert_eq!(sums(&accounts, job), (0, 500));
         accounts.not_released(0x100, released, job);
         assert_eq!(sums(&accounts, job), (0, 0));
-        assert!(accounts.blocks.contains_key(&0x100));
+        assert!(accounts.blocks.get(0x100).is_some());
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Accounts {
     /// Charges jobs for a new block.
     pub(super) fn charge(&mut self, block: Block) {
         self.for_each_part(block, |accounts, part| {
-            if let Some(account) = accounts.jobs.get_mut(&part.job) {
+            if let Some(account) = accounts.jobs.get_mut(part.job) {
                 account.keep(part.size);
             }
         });
@@ -71,9 +71,8 @@ impl Accounts {
 
     #[inline]
     fn discharge_part(&mut self, part: Part, by: u32) {
-        if let Some(owner) = self.jobs.get_mut(&part.job) {
-            owner.kept_bytes = owner.kept_bytes.saturating_sub(part.size as u64);
-            owner.n_kept = owner.n_kept.saturating_sub(1);
+        if let Some(owner) = self.jobs.get_mut(part.job) {
+            owner.drop_kept(part.size);
         } else if part.job != NO_JOB {
             self.discharge_settled(part, by);
         }
@@ -88,7 +87,7 @@ impl Accounts {
             let bytes = self.group_bytes.entry(owner.group).or_default();
             *bytes = bytes.saturating_sub(part.size as u64);
         }
-        if let Some(account) = self.jobs.get_mut(&by) {
+        if let Some(account) = self.jobs.get_mut(by) {
             account.released_bytes += part.size as u64;
         }
     }
@@ -96,7 +95,7 @@ impl Accounts {
     /// Undoes [`Accounts::discharge`].
     pub(super) fn charge_again(&mut self, block: Block, by: u32) {
         self.for_each_part(block, |accounts, part| {
-            if let Some(owner) = accounts.jobs.get_mut(&part.job) {
+            if let Some(owner) = accounts.jobs.get_mut(part.job) {
                 owner.keep(part.size);
                 return;
             }
@@ -107,7 +106,7 @@ impl Accounts {
             if part.job == NO_JOB {
                 return;
             }
-            if let Some(account) = accounts.jobs.get_mut(&by) {
+            if let Some(account) = accounts.jobs.get_mut(by) {
                 account.released_bytes = account.released_bytes.saturating_sub(part.size as u64);
             }
         });
@@ -139,7 +138,7 @@ impl Accounts {
         if newest == 0 || old.job == by && self.parts.is_empty() {
             return;
         }
-        let Some(block) = self.blocks.get(&newest).copied() else {
+        let Some(block) = self.blocks.get(newest).copied() else {
             return;
         };
         let is_larger_table =
@@ -155,7 +154,7 @@ impl Accounts {
 
     /// Returns whether the job of a part stays charged for it when job `by` resizes the block.
     fn is_kept(&self, part: Part, by: u32) -> bool {
-        part.size > 0 && part.job != by && self.jobs.contains_key(&part.job)
+        part.size > 0 && part.job != by && self.jobs.contains(part.job)
     }
 }
 
@@ -177,7 +176,7 @@ mod tests {
 
     /// Returns the bytes that a job kept, the bytes that it released, and the number of blocks that it kept.
     fn sums(accounts: &Accounts, job: u32) -> (u64, u64, u64) {
-        let account = &accounts.jobs[&job];
+        let account = accounts.jobs.get(job).unwrap();
         (account.kept_bytes, account.released_bytes, account.n_kept)
     }
 
@@ -202,12 +201,17 @@ mod tests {
         assert_eq!(sums(&accounts, one), (100, 0, 1));
         assert_eq!(sums(&accounts, two), (30, 0, 1));
         assert_eq!(sums(&accounts, three), (60, 0, 1));
-        assert_eq!(accounts.jobs[&two].allocated_bytes, 130);
-        assert_eq!(accounts.jobs[&two].peak_bytes, 30);
+        assert_eq!(accounts.jobs.get(two).unwrap().allocated_bytes, 130);
+        assert_eq!(accounts.jobs.get(two).unwrap().peak_bytes, 30);
         // A job that extends the block once more has one part.
         resize(&mut accounts, 0x100, block(200, one, 4));
         assert_eq!(sums(&accounts, one), (110, 0, 1));
-        assert_eq!(accounts.parts_of(&accounts.blocks[&0x100]).count(), 3);
+        assert_eq!(
+            accounts
+                .parts_of(accounts.blocks.get(0x100).unwrap())
+                .count(),
+            3
+        );
     }
 
     #[test]

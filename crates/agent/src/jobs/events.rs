@@ -28,8 +28,9 @@ pub struct ThreadMemory {
     is_noted: u32,
     /// The thread's last release, in case it fails or is part of a `realloc`.
     released: Released,
-    /// The block that the thread allocated last; 0 if a release followed.
+    /// The block that the thread allocated last, and its job; 0 if a release followed.
     newest: usize,
+    newest_job: u32,
 }
 
 /// A release, in integers for which zero bytes are valid.
@@ -90,6 +91,28 @@ impl Released {
             number: self.number,
             allocator: Allocator::from_number(self.allocator as u8)?,
         })
+    }
+}
+
+impl ThreadMemory {
+    /// Returns the block that the thread released last if the allocation resizes it. Sets `job` to the job of the
+    /// allocation.
+    #[cold]
+    #[inline(never)]
+    fn take_resized(&mut self, allocator: Allocator, job: &mut u32) -> Option<Block> {
+        let released = std::mem::replace(&mut self.released, Released::NOTHING);
+        let is_resized = matches!(
+            allocator,
+            Allocator::Realloc | Allocator::Reallocarray | Allocator::PymallocRealloc
+        );
+        if !is_resized {
+            return None;
+        }
+        if released.state == UNKNOWN_BLOCK || released.job == NO_JOB {
+            // The block belonged to no job, so most of its bytes do not belong to this one.
+            *job = NO_JOB;
+        }
+        released.known_block()
     }
 }
 
@@ -157,7 +180,7 @@ fn own_thread() -> usize {
 
 fn thread_state() -> usize {
     if interpreter::layout().is_some() {
-        interpreter::thread_state()
+        interpreter::attached_thread_state()
     } else {
         0
     }
@@ -186,20 +209,19 @@ pub unsafe fn allocated(
     let thread_state = thread_state();
     // SAFETY: the Python thread state is this thread's own.
     let mut job = unsafe { current(memory, thread_state, accounts) };
-    let released = std::mem::replace(&mut memory.released, Released::NOTHING);
-    let is_resized = matches!(
-        allocator,
-        Allocator::Realloc | Allocator::Reallocarray | Allocator::PymallocRealloc
-    );
-    let belonged_to_no_job =
-        released.state == UNKNOWN_BLOCK || released.state == KNOWN_BLOCK && released.job == NO_JOB;
-    if is_resized && belonged_to_no_job {
-        // The block belonged to no job, so most of its bytes do not belong to this one.
-        job = NO_JOB;
-    }
+    // Most allocations follow no release that may belong to them.
+    let old = match memory.released.state {
+        NOTHING => None,
+        _ => memory.take_resized(allocator, &mut job),
+    };
     let site = match interpreter::layout() {
-        // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked.
-        Some(layout) if job != NO_JOB => unsafe { accounts.sites.here(layout, thread_state) },
+        // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked. Only its own thread uses an
+        // entered state, of which `memory` is another field.
+        Some(layout) if job != NO_JOB => unsafe {
+            (*state)
+                .chain
+                .site(layout, thread_state, &mut accounts.sites)
+        },
         _ => 0,
     };
     let block = Block {
@@ -210,9 +232,10 @@ pub unsafe fn allocated(
         allocator,
     };
     memory.newest = address;
-    match released.known_block() {
-        Some(old) if is_resized => accounts.resized(address, block, old),
-        _ => accounts.allocated(address, block),
+    memory.newest_job = job;
+    match old {
+        Some(old) => accounts.resized(address, block, old),
+        None => accounts.allocated(address, block),
     }
 }
 
@@ -228,9 +251,15 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, release: Releas
     };
     // SAFETY: as in `allocated`.
     let memory = unsafe { &mut (*state).jobs };
+    let newest = std::mem::take(&mut memory.newest);
+    // Most blocks are freed by the job that allocated them, and then it is not needed to know which job frees them.
+    let newest_job = (newest != 0).then_some(memory.newest_job);
+    if release == Release::Final && accounts.try_release(newest_job, address) {
+        memory.released.state = NOTHING;
+        return;
+    }
     // SAFETY: as in `allocated`.
     let job = unsafe { current(memory, thread_state(), accounts) };
-    let newest = std::mem::take(&mut memory.newest);
     memory.released = match release {
         Release::Resize => Released::new(address, accounts.resizing(address, job)),
         Release::Final => {
@@ -246,7 +275,7 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, release: Releas
 /// As for [`allocated`].
 pub unsafe fn forget_released(state: *mut ThreadState) {
     // SAFETY: as in `allocated`.
-    unsafe { (*state).jobs.released = Released::NOTHING };
+    unsafe { (*state).jobs.released.state = NOTHING };
 }
 
 /// Records that an address range is about to be unmapped.

@@ -18,10 +18,13 @@
 //! fork: a child continues with a copy.
 
 pub(crate) mod accounts;
+mod blocks;
+pub(crate) mod chain;
 mod charges;
 pub(crate) mod events;
 pub mod marks;
 pub mod objects;
+mod open;
 pub mod rest;
 pub(crate) mod sites;
 

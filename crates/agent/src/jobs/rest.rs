@@ -74,7 +74,7 @@ impl Accounts {
             ..Rest::default()
         };
         if let JobSelection::Job(job) = selection {
-            if let Some(account) = self.jobs.get(&job) {
+            if let Some(account) = self.jobs.get(job) {
                 rest.released_bytes = account.released_bytes;
                 rest.peak_bytes = account.peak_bytes;
                 rest.name_bytes = self.live_bytes_of_name(job);
@@ -90,7 +90,8 @@ impl Accounts {
         let mut objects = Vec::new();
         // Blocks without an object: items, tables, buffers.
         let mut owned: Words<usize, usize> = Words::default();
-        for (&address, block) in self.blocks.iter().chain(&self.mappings) {
+        let mappings = self.mappings.iter().map(|(&at, block)| (at, block));
+        for (address, block) in self.blocks.iter().chain(mappings) {
             let mut size = 0;
             for part in self.parts_of(block).filter(|part| is_requested(part.job)) {
                 size += part.size;

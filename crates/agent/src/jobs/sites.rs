@@ -1,9 +1,9 @@
 //! Allocation sites of jobs: stacks by number, with names and lines on request.
 //!
-//! The innermost frames of the calling thread are hashed as (code object, instruction); a known stack costs one lookup in a
-//! map. A new one is stored by the numbers that `codes` gives to code objects. Their texts are copied, since a code object
-//! may be freed before a job's account is read. When a known code object is freed its address may be reused, so the map by
-//! address is cleared.
+//! `chain` hashes the innermost frames of the calling thread, and caches the numbers of recent stacks. Any other known stack
+//! costs one lookup in a map. A new one is stored by the numbers that `codes` gives to code objects. Their texts are copied,
+//! since a code object may be freed before a job's account is read. When a known code object is freed its address may be
+//! reused, so the map by address is cleared.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use heaptide_capture::Code;
 use heaptide_capture::line_table::LineTable;
 
-use crate::cpython::{Layout, instr_offset, interpreter};
+use crate::cpython::{Layout, instr_offset};
 use crate::record::codes;
 
 /// Number of innermost frames in a site.
@@ -73,24 +73,20 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// Returns the number of the calling thread's stack. Numbers start at 1, since 0 means "no stack".
-    ///
-    /// # Safety
-    /// `thread_state` is 0 or the calling thread's own, and `layout` was checked for the interpreter.
-    pub unsafe fn here(&mut self, layout: &Layout, thread_state: usize) -> u32 {
+    /// Returns the number of the stack with this hash. `frames` are the code and the instruction of its frames, innermost
+    /// first, and their code objects are alive. Numbers start at 1, since 0 means "no stack".
+    #[cold]
+    #[inline(never)]
+    pub fn number(
+        &mut self,
+        layout: &Layout,
+        key: u64,
+        frames: impl Iterator<Item = (usize, usize)>,
+    ) -> u32 {
         if codes::n_deaths() != self.deaths_seen {
             self.deaths_seen = codes::n_deaths();
             self.by_address.clear();
         }
-        let mut frames = [(0usize, 0usize); MAX_FRAMES];
-        // SAFETY: passed on from the caller.
-        let n_frames = unsafe { interpreter::innermost_frames(layout, thread_state, &mut frames) };
-        let frames = &frames[..n_frames];
-        let mut hasher = WordHasher::default();
-        for &(code, instruction) in frames {
-            hasher.write_usize(code.rotate_left(32) ^ instruction);
-        }
-        let key = hasher.finish();
         if let Some(&site) = self.by_address.get(&key) {
             return site;
         }
@@ -100,11 +96,11 @@ impl Sites {
     }
 
     #[cold]
-    fn learn(&mut self, layout: &Layout, frames: &[(usize, usize)]) -> u32 {
+    fn learn(&mut self, layout: &Layout, frames: impl Iterator<Item = (usize, usize)>) -> u32 {
         let texts = &mut self.codes;
         let version = u32::from(layout.version.0) << 24 | u32::from(layout.version.1) << 16;
-        let mut site = Vec::with_capacity(frames.len());
-        for &(code, instruction) in frames {
+        let mut site = Vec::with_capacity(MAX_FRAMES);
+        for (code, instruction) in frames {
             let id = codes::id_and_text(&codes::JOB_CODES, layout, code, |text| {
                 texts.insert(text.id, CodeText::new(version, text));
             });

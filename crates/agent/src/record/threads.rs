@@ -28,6 +28,7 @@ use crate::file::slot::Slot;
 use crate::host::locks::ForkMutex;
 use crate::host::own_memory;
 use crate::host::sys;
+use crate::jobs::chain::Chain;
 use crate::jobs::events::ThreadMemory;
 use crate::native::walk::NativeStack;
 use crate::record::job_marks::ThreadJob;
@@ -107,6 +108,8 @@ pub(crate) struct ThreadState {
     pub native_memory: *mut NativeStack,
     pub own_blocks: OwnBlocks,
     pub stack: Stack,
+    /// The stack as of the thread's last event in a traced job.
+    pub chain: Chain,
 }
 
 /// Held while the pool below changes.
@@ -396,6 +399,7 @@ pub(crate) fn own_state() -> *mut ThreadState {
 }
 
 /// The calling thread's state; null if it has none.
+#[inline(always)]
 pub(crate) fn existing_state() -> *mut ThreadState {
     match tls::get() {
         word if word < FIRST_POINTER => null_mut(),
