@@ -147,10 +147,10 @@ class Heapy:
 
     def heap(self) -> IdentitySet:
         """Return all reachable objects; after :meth:`setrelheap`, only those made since."""
-        gc.collect()
-        view = _view(_TOKEN)
-        found = view.reachable() if self._before is None else view.new_since(self._before) & view.reachable()
-        return of_view(view, _without_own(view, found))
+        view = _view_of_live_objects()
+        if self._before is None:
+            return of_view(view, view.reachable_without(_OWN_KINDS))
+        return of_view(view, _without_own(view, view.new_since(self._before) & view.reachable()))
 
     def heapu(self, rma: object = 1, abs: object = 0, stat: object = 1) -> Stat | StatDifference | IdentitySet:
         """Return the table of unreachable objects that remain after a collection.
@@ -276,6 +276,22 @@ class Heapy:
 def _view(heaptide_token: object) -> HeapView:
     # The walk verifies its frame layout by finding `heaptide_token` in this frame.
     return _native.snapshot_heap(heaptide_token, _KNOWN_INSTANCE, _REQUEST)
+
+
+def _view_of_live_objects() -> HeapView:
+    """Return a view in which the reachable objects are those that a collection would leave.
+
+    The walk finds garbage by the collector's own rule. A collection is needed only if it does more than free memory.
+    """
+    if gc.get_debug() & gc.DEBUG_SAVEALL:
+        # The collection keeps garbage alive.
+        gc.collect()
+    view = _view(_TOKEN)
+    if view.needs_collection:
+        del view
+        gc.collect()
+        view = _view(_TOKEN)
+    return view
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

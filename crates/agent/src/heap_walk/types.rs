@@ -212,6 +212,11 @@ impl TypeEntry {
         }
     }
 
+    /// Returns whether this is the type `dict` itself.
+    pub fn is_dict(&self) -> bool {
+        self.scan == Scan::Dict
+    }
+
     /// Returns the bytes before an instance.
     pub fn header_bytes(&self, collected: bool) -> usize {
         usize::from(collected) * object::GC_HEADER + self.managed_bytes
