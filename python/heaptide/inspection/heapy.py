@@ -71,6 +71,9 @@ _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _KNOWN_INSTANCE = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
 
+# Whether the last collection found garbage, so that the next inspection begins with one.
+_collects_first = False
+
 
 def hpy() -> Heapy:
     """Return a new :class:`Heapy`, the object with heapy's operations."""
@@ -283,13 +286,15 @@ def _view_of_live_objects() -> HeapView:
 
     The walk finds garbage by the collector's own rule. A collection is needed only if it does more than free memory.
     """
-    if gc.get_debug() & gc.DEBUG_SAVEALL:
-        # The collection keeps garbage alive.
-        gc.collect()
+    global _collects_first
+    if _collects_first or gc.get_debug() & gc.DEBUG_SAVEALL:
+        _collects_first = gc.collect() > 0
+        return _view(_TOKEN)
     view = _view(_TOKEN)
     if view.needs_collection:
         del view
-        gc.collect()
+        # The program may create such garbage again: the next call collects first and walks only once.
+        _collects_first = gc.collect() > 0
         view = _view(_TOKEN)
     return view
 
