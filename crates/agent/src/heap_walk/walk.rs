@@ -266,6 +266,7 @@ impl Walk<'_, Columns> {
                     self.type_references(type_number, type_, collected);
                 }
                 Scan::Fields => self.fields(type_number, object),
+                Scan::Instance if tracked => flags |= self.instance(type_number, object),
                 Scan::Instance | Scan::Traverse => {
                     if tracked || (is_static && collected) {
                         flags |= self.traverse_and_label(type_number, object);
