@@ -110,7 +110,6 @@ pub fn take_heap(
 #[pyfunction]
 #[pyo3(signature = (token, instance, request))]
 pub fn snapshot_heap(
-    py: Python<'_>,
     token: &Bound<'_, PyAny>,
     instance: &Bound<'_, PyTuple>,
     request: Request,
@@ -120,7 +119,7 @@ pub fn snapshot_heap(
     let prepared = unsafe { heap_walk::prepare() };
     let walked = prepared.and_then(|()| walked(&request.options(), proof));
     let walked = walked.map_err(|error| RecordingError::new_err(error.to_string()))?;
-    Ok(py.detach(|| HeapView::of(walked.into_snapshot())))
+    Ok(HeapView::of_walk(walked))
 }
 
 /// Counts the objects of this process. Returns the name, number and bytes of each kind, largest first; the nanoseconds

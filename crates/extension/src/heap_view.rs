@@ -1,20 +1,23 @@
-//! Heap snapshots for Python: a view of one, [`set`]s of its objects, and sets divided into rows ([`partition`]). All
-//! results come from `analysis::heap`.
+//! Heap snapshots for Python: a view of one ([`live`]), [`set`]s of its objects, and sets divided into rows
+//! ([`partition`]). All results come from `analysis::heap`.
 
+mod live;
 mod partition;
 mod set;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use heaptide_agent::heap_walk::Walked;
 use heaptide_analysis::heap::{By, Heap, ObjectSet, allocations, diff};
 use heaptide_capture::heap::{HeapError, HeapSnapshot};
 use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+use live::LiveHeap;
 pub use partition::{HeapPartition, heap_rows_difference, heap_rows_table};
-pub use set::HeapSet;
+pub use set::{HeapSet, Reachable};
 
 fn by(name: &str) -> PyResult<By> {
     By::from_name(name).ok_or_else(|| {
@@ -46,21 +49,33 @@ fn learn_sites(heap: &Heap) {
 /// An open snapshot.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapView {
-    heap: Arc<Heap>,
+    heap: Arc<LiveHeap>,
+    /// Whether a collection may change more than it frees.
+    needs_collection: bool,
 }
 
 impl HeapView {
     /// Returns a view of a snapshot in memory.
     pub fn of(snapshot: HeapSnapshot) -> HeapView {
         HeapView {
-            heap: Arc::new(Heap::new(snapshot)),
+            heap: Arc::new(LiveHeap::of_snapshot(snapshot)),
+            needs_collection: false,
+        }
+    }
+
+    /// Returns a view of this process. It is assembled when it is first needed.
+    pub fn of_walk(walked: Walked) -> HeapView {
+        HeapView {
+            needs_collection: walked.needs_collection,
+            heap: Arc::new(LiveHeap::of_walk(walked)),
         }
     }
 
     fn set(&self, objects: ObjectSet) -> HeapSet {
         HeapSet {
             heap: Arc::clone(&self.heap),
-            objects,
+            objects: Arc::new(OnceLock::from(objects)),
+            reachable: None,
         }
     }
 }
@@ -129,6 +144,21 @@ impl HeapView {
     /// Objects that roots reach.
     fn reachable(&self, py: Python<'_>) -> HeapSet {
         self.set(py.detach(|| self.heap.reachable()))
+    }
+
+    /// Objects that roots reach, without those of some kinds. Its table by kind takes little time.
+    fn reachable_without(&self, names: Vec<String>) -> HeapSet {
+        HeapSet {
+            heap: Arc::clone(&self.heap),
+            objects: Arc::default(),
+            reachable: Some(Arc::new(Reachable::without(names))),
+        }
+    }
+
+    /// Whether garbage has finalizers or weak references, or is so much that a collection is worthwhile.
+    #[getter]
+    fn needs_collection(&self) -> bool {
+        self.needs_collection
     }
 
     /// Objects that no root reaches: garbage.

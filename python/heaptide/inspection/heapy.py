@@ -71,6 +71,9 @@ _TOKEN, _FIRST, _SECOND = object(), object(), object()
 _KNOWN_INSTANCE = (_Instance(_FIRST, _SECOND), _FIRST, _SECOND)
 _REQUEST = _request(False, ())
 
+# Whether the last collection found garbage, so that the next inspection begins with one.
+_collects_first = False
+
 
 def hpy() -> Heapy:
     """Return a new :class:`Heapy`, the object with heapy's operations."""
@@ -147,10 +150,10 @@ class Heapy:
 
     def heap(self) -> IdentitySet:
         """Return all reachable objects; after :meth:`setrelheap`, only those made since."""
-        gc.collect()
-        view = _view(_TOKEN)
-        found = view.reachable() if self._before is None else view.new_since(self._before) & view.reachable()
-        return of_view(view, _without_own(view, found))
+        view = _view_of_live_objects()
+        if self._before is None:
+            return of_view(view, view.reachable_without(_OWN_KINDS))
+        return of_view(view, _without_own(view, view.new_since(self._before) & view.reachable()))
 
     def heapu(self, rma: object = 1, abs: object = 0, stat: object = 1) -> Stat | StatDifference | IdentitySet:
         """Return the table of unreachable objects that remain after a collection.
@@ -276,6 +279,24 @@ class Heapy:
 def _view(heaptide_token: object) -> HeapView:
     # The walk verifies its frame layout by finding `heaptide_token` in this frame.
     return _native.snapshot_heap(heaptide_token, _KNOWN_INSTANCE, _REQUEST)
+
+
+def _view_of_live_objects() -> HeapView:
+    """Return a view in which the reachable objects are those that a collection would leave.
+
+    The walk finds garbage by the collector's own rule. A collection is needed only if it does more than free memory.
+    """
+    global _collects_first
+    if _collects_first or gc.get_debug() & gc.DEBUG_SAVEALL:
+        _collects_first = gc.collect() > 0
+        return _view(_TOKEN)
+    view = _view(_TOKEN)
+    if view.needs_collection:
+        del view
+        # The program may create such garbage again: the next call collects first and walks only once.
+        _collects_first = gc.collect() > 0
+        view = _view(_TOKEN)
+    return view
 
 
 def of_objects(objects: Iterable[object]) -> IdentitySet:

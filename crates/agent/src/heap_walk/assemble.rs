@@ -13,7 +13,7 @@ use super::walk::{WalkResult, Weak};
 pub fn snapshot(walked: WalkResult, roots: Vec<Root>, header: HeapHeader) -> HeapSnapshot {
     let mut columns = walked.columns;
     let n_objects = columns.handles.len();
-    let numbering = Renumbering::new(walked.visited);
+    let numbering = walked.numbering;
     // For each object, in the order of addresses, its position in the order of the walk.
     let mut walk_positions = vec![0_u32; n_objects];
     for (at, handle) in columns.handles.iter().enumerate() {

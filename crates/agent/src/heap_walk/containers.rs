@@ -65,9 +65,15 @@ impl<O: Output> Walk<'_, O> {
             }
             return;
         }
+        // SAFETY: passed on from the caller.
+        let only_strings = unsafe { reader.has_only_string_keys(dict) };
         let mut position = 0;
         let with = |key, value| {
-            let label = self.key_label(key, position);
+            let label = match only_strings {
+                // The key itself is not read, which would wait for memory.
+                true => Label::new(EdgeType::Key, self.names.of_object(reader, key)),
+                false => self.key_label(key, position),
+            };
             self.edge(Some(key), Label::new(EdgeType::KeyOf, position));
             self.edge(Some(value), label);
             position = position.saturating_add(1);

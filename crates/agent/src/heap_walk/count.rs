@@ -28,6 +28,15 @@ pub struct Sum {
     pub bytes: u64,
 }
 
+impl Sum {
+    /// Adds one object.
+    #[inline(always)]
+    pub fn add(&mut self, bytes: u64) {
+        self.objects += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
 /// Objects of one type that wait to be scanned.
 #[derive(Clone, Copy)]
 struct Batch {

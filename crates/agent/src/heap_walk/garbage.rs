@@ -3,6 +3,9 @@
 //! Objects reachable from `sys.modules` or from a running frame are alive. A remaining object is also alive if anything
 //! other than a remaining object refers to it, and so is everything reachable from it. This is the collector's own rule. It
 //! takes less time than a collection, because most objects are found alive in one pass instead of two.
+//!
+//! A snapshot finds its unreachable objects itself. [`needs_collection`] decides whether leaving them out of a table has the
+//! result of a collection.
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;
@@ -10,10 +13,11 @@ use std::ops::ControlFlow;
 use super::column::Column;
 use super::frames::local_name_objects;
 use super::index::Index;
+use super::output::Columns;
 use super::prefetch::fetch_object;
-use super::reader::Reader;
+use super::reader::{Reader, word_at};
 use super::visited::{Refused, Visited};
-use super::walk::Full;
+use super::walk::{Full, Walk};
 use crate::cpython::offsets::{TypeField, type_flag};
 use crate::cpython::references::{Frame, Object, Type};
 use crate::cpython::thread_frames;
@@ -24,6 +28,26 @@ const REMOVE_FROM: usize = 1 << 12;
 const FETCH: usize = 12;
 /// The maximum valid number of values of a frame.
 const MAX_VALUES: usize = 1 << 20;
+
+/// One object of garbage among this many makes a collection worthwhile.
+pub const GARBAGE_SHARE: usize = 10;
+
+/// Returns whether a collection of these unreachable objects may change other objects, or is worthwhile because they are
+/// many. A finalizer can change anything, and so can the callback of a weak reference: it removes entries of a
+/// `WeakValueDictionary`.
+pub fn needs_collection(walk: &Walk<'_, Columns>, garbage: &[Object]) -> bool {
+    let reader = walk.reader;
+    let has_effects = |object: &Object| {
+        let type_ = reader.type_of(*object);
+        let offset = reader.type_field(type_, TypeField::WeakListOffset) as isize;
+        reader.type_field(type_, TypeField::Finalize) != 0
+            // SAFETY: if the offset is not 0, every instance of the type has the head of the list of its weak references
+            // there: in its struct, or before the collector's header if the offset is negative. The collector and
+            // `weakref.ref` read the same word.
+            || (offset != 0 && unsafe { word_at(object.address().wrapping_add_signed(offset)) } != 0)
+    };
+    garbage.len() * GARBAGE_SHARE > walk.output.handles.len() || garbage.iter().any(has_effects)
+}
 
 /// Marks objects that are alive.
 pub struct Marker<'r> {

@@ -9,6 +9,7 @@
 //! | [`count`], [`census`] | for a census: objects in batches of one type, sums |
 //! | [`tracked`], [`garbage`] | the count of tracked objects that a collection would leave |
 //! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order in which they are found, columns, previews |
+//! | [`kind_sums`] | sums of the reachable objects by kind, without a snapshot |
 //! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
 //! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and their verification |
 //!
@@ -28,6 +29,7 @@ mod frames;
 mod garbage;
 mod index;
 mod interned;
+pub mod kind_sums;
 mod known;
 mod names;
 mod output;
@@ -48,7 +50,7 @@ mod walk;
 use std::fmt;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root};
+use heaptide_capture::heap::{HeapHeader, HeapSnapshot, RecordingPosition, Root, TypeInfo};
 use heaptide_capture::identity::Facts;
 use heaptide_capture::redact::Redaction;
 
@@ -58,6 +60,7 @@ use crate::cpython::offsets::TypeField;
 use crate::cpython::{Symbols, Unsupported};
 use census::Census;
 use count::Sums;
+use kind_sums::KindSums;
 use known::Known;
 use output::{Columns, Output};
 pub use proof::Proof;
@@ -115,6 +118,8 @@ pub struct Walked {
     roots: Vec<Root>,
     header: HeapHeader,
     redact: Redaction,
+    /// Whether a collection may change more than it frees: see [`garbage::needs_collection`].
+    pub needs_collection: bool,
 }
 
 /// Determines the layout of this interpreter. The first call takes time and may create objects, so call it before the walk.
@@ -251,7 +256,8 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
     )?;
     let n_reached = find_all(&mut walk, &mut roots, &mut reading.notes)?;
     roots.static_types(&mut walk);
-    roots.classify_unreached(&mut walk, n_reached)?;
+    let garbage = roots.classify_unreached(&mut walk, n_reached)?;
+    let needs_collection = garbage::needs_collection(&walk, &garbage);
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let walk_ns = begun.elapsed().as_nanos() as u64;
     let header = HeapHeader {
@@ -273,6 +279,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
         roots: roots.entries,
         header,
         redact: options.redact.clone(),
+        needs_collection,
     })
 }
 
@@ -312,6 +319,16 @@ impl Walked {
 
     pub fn recorded_at(&mut self, position: Option<RecordingPosition>) {
         self.header.recording = position;
+    }
+
+    /// Sums the reachable objects by kind. Needs no GIL.
+    pub fn kind_sums(&self) -> KindSums {
+        KindSums::new(&self.result)
+    }
+
+    /// The types of the objects, by the numbers that [`KindSums`] uses.
+    pub fn types(&self) -> impl Iterator<Item = &TypeInfo> {
+        self.result.types.iter().map(|entry| &entry.info)
     }
 
     /// Assembles the snapshot. Needs no GIL.

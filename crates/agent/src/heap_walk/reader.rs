@@ -297,6 +297,33 @@ impl Reader {
         }
     }
 
+    /// Returns whether a C string is equal to a text.
+    ///
+    /// # Safety
+    /// `at` is the address of a C string.
+    pub unsafe fn c_text_is(&self, at: usize, text: &str) -> bool {
+        let mut ended = text.bytes().chain([0]).enumerate();
+        // SAFETY: all bytes before this one were equal to those of a text, so none was the end of the string.
+        ended.all(|(offset, byte)| unsafe { byte_at(at + offset) } == byte)
+    }
+
+    /// Returns whether a type has this name (`tp_name`).
+    pub fn type_is_named(&self, type_: Type, name: &str) -> bool {
+        // SAFETY: the field is a C string that lives as long as the type.
+        unsafe { self.c_text_is(self.type_field(type_, TypeField::Name), name) }
+    }
+
+    /// Returns whether a dict is known to have only `str` keys; a dict without this mark may also have no others.
+    ///
+    /// # Safety
+    /// The object is an instance of dict or of a subclass.
+    #[inline(always)]
+    pub unsafe fn has_only_string_keys(&self, dict: Object) -> bool {
+        // SAFETY: a dict has the address of its keys object, which has the field in versions with compact keys.
+        self.heap.dict_keys == DictKeys::Compact
+            && unsafe { byte_at(self.word(dict, object::DICT_KEYS) + dict_keys::KIND) } != 0
+    }
+
     /// Calls `with` for every key and value of a dict. `with` must not change it.
     ///
     /// # Safety

@@ -132,12 +132,12 @@ impl Roots {
 
     /// Classifies the objects from position `first` on, which no root led to. C code holds those that have more
     /// references than the snapshot contains: they become roots. The others are unreachable, except interned strings:
-    /// their table holds them if nothing else does.
+    /// their table holds them if nothing else does. Returns the unreachable ones.
     pub fn classify_unreached(
         &mut self,
         walk: &mut Walk<'_, Columns>,
         first: usize,
-    ) -> Result<(), Full> {
+    ) -> Result<Column<Object>, Full> {
         let mut unreached = Unreached::new(walk, first).ok_or(Full)?;
         let mut known: Column<u32> = Column::zeroed(unreached.len()).ok_or(Full)?;
         // Weak references are not among the targets: the walk stores them separately.
@@ -178,12 +178,16 @@ impl Roots {
         }
         unreached.spread(walk, first, &mut reached)?;
         self.interned_strings(walk, &mut unreached)?;
+        let mut garbage = Column::new();
         for number in 0..unreached.len() {
             if unreached.is_reached[number] == 0 {
                 walk.output.flags[first + number] |= Objects::UNREACHABLE;
+                if !garbage.push(walk.object_of(unreached.handles[number] as Handle)) {
+                    return Err(Full);
+                }
             }
         }
-        Ok(())
+        Ok(garbage)
     }
 
     /// Adds the table of interned strings, with references to the strings that no other object refers to.

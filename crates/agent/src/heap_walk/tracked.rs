@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::Proof;
 use super::column::Column;
-use super::garbage::Marker;
+use super::garbage::{GARBAGE_SHARE, Marker};
 use super::known::Known;
 use super::proof;
 use super::reader::{Reader, word_at};
@@ -18,9 +18,6 @@ use crate::cpython::heap_layout::{HeapLayout, collection_untracks_dicts};
 use crate::cpython::interpreter;
 use crate::cpython::offsets::TypeField;
 use crate::cpython::references::{Object, Type};
-
-/// One object of garbage among this many makes a collection worthwhile.
-const GARBAGE_SHARE: u64 = 10;
 
 /// Slots of the cache of types; a power of two.
 const RECENT: usize = 512;
@@ -89,7 +86,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
         counter.remove(type_);
         n_garbage += 1;
     }
-    if n_garbage * GARBAGE_SHARE > n_tracked {
+    if n_garbage * GARBAGE_SHARE as u64 > n_tracked {
         return None;
     }
     for object in untracked_by_collection(&reader, &plain)? {

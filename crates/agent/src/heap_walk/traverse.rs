@@ -5,7 +5,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use heaptide_capture::heap::{EdgeType, Label};
+use heaptide_capture::heap::{EdgeType, Label, Objects};
 
 use super::attributes::{attributes_of, dict_of, values_bytes_of, values_of};
 use super::column::Column;
@@ -182,6 +182,52 @@ impl<O: Output> Walk<'_, O> {
             self.reader
                 .traverse(object, function, push_referent, column.cast())
         };
+    }
+
+    /// Records the references of an instance of a plain class without traversing it, in the order in which it would report
+    /// them: slots, attributes, dict, class. Returns flags of the object.
+    ///
+    /// # Safety
+    /// `type_number` is that of the object's type, whose `scan` is `Instance`; the object is tracked, so it is complete.
+    #[inline(always)]
+    pub(super) unsafe fn instance(&mut self, type_number: u32, object: Object) -> u8 {
+        let reader = self.reader;
+        let entry = &self.types[type_number as usize];
+        let own_type = entry.type_.object();
+        let is_managed = entry.flags & type_flag::MANAGED_DICT != 0;
+        // SAFETY: `entry` describes the object's type.
+        let dict = unsafe { dict_of(reader, entry, object) };
+        // From 3.13 on an instance with a dict may also report the values that it shares with the dict.
+        let may_share = dict.is_some() && reader.heap.inline_values == InlineValues::AfterFields;
+        if is_managed && (!self.read_inline || may_share) {
+            // SAFETY: passed on from the caller; a plain class has a `tp_traverse`.
+            return unsafe { self.traverse_and_label(type_number, object) };
+        }
+        let (n_fields, n_attributes) = (entry.fields.len(), entry.attributes.len());
+        let values = match dict {
+            Some(_) => 0,
+            // SAFETY: `entry` describes the object's type.
+            None => unsafe { values_of(reader, entry, object) },
+        };
+        for number in 0..n_fields {
+            let field = self.types[type_number as usize].fields[number];
+            // SAFETY: the fields of a class are references or null, and the object has the fields of its class.
+            let target = unsafe { reader.reference(object, field.offset) };
+            self.edge(target, field.label);
+        }
+        let n_values = if values == 0 { 0 } else { n_attributes };
+        for number in 0..n_values {
+            let name = self.types[type_number as usize].attributes[number];
+            // SAFETY: the values are as many as the names of the class, and each is a reference or null.
+            let target = unsafe { Object::at(word_at(values + number * 8)) };
+            self.edge(target, Label::new(EdgeType::Attribute, name));
+        }
+        self.edge(dict, Label::new(EdgeType::DictOf, 0));
+        self.edge(Some(own_type), Label::new(EdgeType::Type, 0));
+        match values {
+            0 => 0,
+            _ => Objects::INLINE_VALUES,
+        }
     }
 
     /// Records the references that an object reports, with labels. Returns flags of the object.

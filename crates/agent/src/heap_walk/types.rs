@@ -82,13 +82,7 @@ impl TypeEntry {
         let chain = bases(reader, type_);
         let has = |flag| flags & flag != 0;
         let known = &reader.known;
-        let mut name = String::new();
-        let mut is_named = |wanted: &str| {
-            chain.iter().any(|base| {
-                reader.type_name(*base, &mut name);
-                name == wanted
-            })
-        };
+        let is_named = |wanted: &str| chain.iter().any(|base| reader.type_is_named(*base, wanted));
         let basic_size = reader.basic_size(type_);
         let is_array = is_named("numpy.ndarray") && basic_size >= numpy_array::LEN;
         let is_deque = is_named("collections.deque");
@@ -212,6 +206,11 @@ impl TypeEntry {
         }
     }
 
+    /// Returns whether this is the type `dict` itself.
+    pub fn is_dict(&self) -> bool {
+        self.scan == Scan::Dict
+    }
+
     /// Returns the bytes before an instance.
     pub fn header_bytes(&self, collected: bool) -> usize {
         usize::from(collected) * object::GC_HEADER + self.managed_bytes
@@ -255,16 +254,12 @@ fn has_method(reader: &Reader, type_: Type, wanted: &str) -> bool {
     if methods == 0 {
         return false;
     }
-    let mut name = String::new();
     (0..MAX_MEMBERS)
         // SAFETY: the field is the address of a list of methods, which ends with one that has no name.
         .map(|number| unsafe { word_at(methods + number * METHOD_LEN) })
         .take_while(|name_at| *name_at != 0)
-        .any(|name_at| {
-            // SAFETY: the name of a method is a C string.
-            unsafe { reader.c_text(name_at, &mut name) };
-            name == wanted
-        })
+        // SAFETY: the name of a method is a C string.
+        .any(|name_at| unsafe { reader.c_text_is(name_at, wanted) })
 }
 
 /// Returns the value under a name in a type's own dict.

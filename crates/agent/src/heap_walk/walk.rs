@@ -15,6 +15,7 @@ use super::names::NameTable;
 use super::output::{Columns, Facts, Output};
 use super::previews::preview;
 use super::reader::Reader;
+use super::renumber::Renumbering;
 use super::sizes::bytes_of;
 use super::traverse::Internal;
 use super::types::{Scan, Special, TypeEntry};
@@ -73,7 +74,7 @@ pub struct Walk<'l, O> {
 pub struct WalkResult {
     pub names: NameTable,
     pub types: Vec<TypeEntry>,
-    pub visited: Visited,
+    pub numbering: Renumbering,
     pub columns: Columns,
     pub weak: Column<Weak>,
     pub previews: Vec<(Handle, String)>,
@@ -84,7 +85,7 @@ impl<'l> Walk<'l, Columns> {
         WalkResult {
             names: self.names,
             types: self.types,
-            visited: self.visited,
+            numbering: Renumbering::new(self.visited),
             columns: self.output,
             weak: self.weak,
             previews: self.previews.unwrap_or_default(),
@@ -265,6 +266,7 @@ impl Walk<'_, Columns> {
                     self.type_references(type_number, type_, collected);
                 }
                 Scan::Fields => self.fields(type_number, object),
+                Scan::Instance if tracked => flags |= self.instance(type_number, object),
                 Scan::Instance | Scan::Traverse => {
                     if tracked || (is_static && collected) {
                         flags |= self.traverse_and_label(type_number, object);

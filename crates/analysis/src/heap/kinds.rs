@@ -3,10 +3,56 @@
 use heaptide_capture::heap::{HeapSnapshot, NO_OBJECT, TypeInfo};
 use rustc_hash::FxHashMap;
 
+use super::partition::Row;
 use crate::interner::Interner;
 
 /// The kind of a dict that is not the `__dict__` of an object, as heapy writes it.
 pub const PLAIN_DICT: &str = "dict (no owner)";
+
+/// Objects of one type: their sum, and the sum of the dicts that they own.
+#[derive(Clone, Copy, Debug)]
+pub struct TypeSum<'t> {
+    pub info: &'t TypeInfo,
+    pub objects: u64,
+    pub bytes: u64,
+    pub dicts: u64,
+    pub dict_bytes: u64,
+}
+
+/// Returns the rows of all kinds but those in `without`. Equal to the partition by kind of the objects that were summed.
+pub fn rows_of_sums(sums: &[TypeSum<'_>], without: &[String]) -> Vec<Row> {
+    let owned: u64 = sums.iter().map(|one| one.dicts).sum();
+    let owned_bytes: u64 = sums.iter().map(|one| one.dict_bytes).sum();
+    let mut rows: FxHashMap<String, (u64, u64)> = FxHashMap::default();
+    for one in sums {
+        let name = label_of_type(one.info);
+        let mut add = |label: String, count: u64, bytes: u64| {
+            let row = rows.entry(label).or_default();
+            (row.0, row.1) = (row.0 + count, row.1.saturating_add(bytes));
+        };
+        add(format!("dict of {name}"), one.dicts, one.dict_bytes);
+        if without.contains(&name) {
+            continue;
+        }
+        if is_plain_dict(one.info) {
+            let rest = one.objects.saturating_sub(owned);
+            add(
+                PLAIN_DICT.to_owned(),
+                rest,
+                one.bytes.saturating_sub(owned_bytes),
+            );
+        } else {
+            add(name, one.objects, one.bytes);
+        }
+    }
+    rows.retain(|label, row| row.0 > 0 && !without.contains(label));
+    let rows = rows.into_iter().map(|(label, (count, bytes))| Row {
+        label,
+        count,
+        bytes,
+    });
+    rows.collect()
+}
 
 /// The type name and the kind of every object: its type, or for a dict its owner.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +71,7 @@ impl Kinds {
         let of_types: Vec<u32> = snapshot
             .types
             .iter()
-            // A line feed in a name would forge a line of a report.
-            .map(|one| labels.number(type_name(one).replace('\n', "\\n")))
+            .map(|one| labels.number(label_of_type(one)))
             .collect();
         let is_dict: Vec<bool> = snapshot.types.iter().map(is_plain_dict).collect();
         let mut dicts_of: FxHashMap<u32, u32> = FxHashMap::default();
@@ -83,6 +128,11 @@ impl Kinds {
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
+}
+
+/// The name of a type in tables. A line feed in a name would forge a line of a report.
+fn label_of_type(one: &TypeInfo) -> String {
+    type_name(one).replace('\n', "\\n")
 }
 
 fn is_plain_dict(one: &TypeInfo) -> bool {

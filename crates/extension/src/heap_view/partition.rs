@@ -1,5 +1,7 @@
 //! Sets divided into rows, and tables of rows whose objects are no longer available.
 
+use std::sync::OnceLock;
+
 use heaptide_analysis::heap::{self, Partition, diff};
 use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::PyIndexError;
@@ -13,8 +15,29 @@ type Row = (u64, u64, String);
 /// A set in rows, the largest first.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapPartition {
-    pub(super) set: HeapSet,
-    pub(super) partition: Partition,
+    set: HeapSet,
+    partition: Partition,
+    /// The same with the row of each object, if `partition` consists of sums only.
+    full: OnceLock<Partition>,
+}
+
+impl HeapPartition {
+    pub(super) fn new(set: HeapSet, partition: Partition) -> HeapPartition {
+        HeapPartition {
+            set,
+            partition,
+            full: OnceLock::new(),
+        }
+    }
+
+    /// Rows with their objects.
+    fn full(&self) -> &Partition {
+        if self.partition.rows_of_objects().len() as u64 == self.partition.count {
+            return &self.partition;
+        }
+        self.full
+            .get_or_init(|| Partition::of(&self.set.heap, self.set.objects(), self.partition.by))
+    }
 }
 
 #[pymethods]
@@ -40,14 +63,14 @@ impl HeapPartition {
                 self.partition.rows.len()
             )));
         }
-        let members = self.partition.members(&self.set.objects, row);
+        let members = self.full().members(self.set.objects(), row);
         Ok(self.set.with(members))
     }
 
     /// The objects of rows from `first` up to and excluding `end`.
     fn members_between(&self, first: usize, end: usize) -> HeapSet {
-        let rows = self.set.objects.iter();
-        let rows = rows.zip(self.partition.rows_of_objects());
+        let rows = self.set.objects().iter();
+        let rows = rows.zip(self.full().rows_of_objects());
         let wanted = rows.filter(|&(_, &row)| (first..end).contains(&(row as usize)));
         self.set.with(wanted.map(|(object, _)| object).collect())
     }

@@ -1,21 +1,43 @@
 //! Sets of a snapshot's objects: set operations, referrers, dominated objects and paths from roots.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use heaptide_analysis::heap::pattern::reference_pattern;
-use heaptide_analysis::heap::{By, Heap, ObjectSet, Partition};
+use heaptide_analysis::heap::{By, ObjectSet, Partition};
 use heaptide_capture::heap::NO_OBJECT;
 use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
+use super::live::LiveHeap;
 use super::{HeapPartition, HeapView, learn_sites, rendered};
 
 /// Some objects of a snapshot.
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapSet {
-    pub(super) heap: Arc<Heap>,
-    pub(super) objects: ObjectSet,
+    pub(super) heap: Arc<LiveHeap>,
+    /// Computed when they are first needed, if the set is `reachable`.
+    pub(super) objects: Arc<OnceLock<ObjectSet>>,
+    pub(super) reachable: Option<Arc<Reachable>>,
+}
+
+/// The set of all reachable objects but those of some kinds.
+pub struct Reachable {
+    without: Vec<String>,
+    kinds: OnceLock<Partition>,
+}
+
+impl Reachable {
+    pub fn without(kinds: Vec<String>) -> Reachable {
+        Reachable {
+            without: kinds,
+            kinds: OnceLock::new(),
+        }
+    }
+
+    fn kinds(&self, heap: &LiveHeap) -> &Partition {
+        self.kinds.get_or_init(|| heap.kinds_without(&self.without))
+    }
 }
 
 /// A row of a reference pattern: position, flag, count, kind.
@@ -29,8 +51,31 @@ impl HeapSet {
     pub(super) fn with(&self, objects: ObjectSet) -> HeapSet {
         HeapSet {
             heap: Arc::clone(&self.heap),
-            objects,
+            objects: Arc::new(OnceLock::from(objects)),
+            reachable: None,
         }
+    }
+
+    /// The same set.
+    fn same(&self) -> HeapSet {
+        HeapSet {
+            heap: Arc::clone(&self.heap),
+            objects: Arc::clone(&self.objects),
+            reachable: self.reachable.clone(),
+        }
+    }
+
+    pub(super) fn objects(&self) -> &ObjectSet {
+        self.objects.get_or_init(|| {
+            let without = self.reachable.as_ref().map_or(&[][..], |set| &set.without);
+            self.heap.reachable_without(without)
+        })
+    }
+
+    /// The table by kind, if it is known without the objects.
+    fn kinds(&self) -> Option<&Partition> {
+        let reachable = self.reachable.as_ref()?;
+        Some(reachable.kinds(&self.heap))
     }
 
     fn merge(
@@ -43,29 +88,35 @@ impl HeapSet {
                 "the sets belong to different snapshots: convert one with HeapView.at() or also_in()",
             ));
         }
-        Ok(self.with(merge(&self.objects, &other.objects)))
+        Ok(self.with(merge(self.objects(), other.objects())))
     }
 
     fn is(&self, other: &HeapSet) -> bool {
-        Arc::ptr_eq(&self.heap, &other.heap) && self.objects == other.objects
+        Arc::ptr_eq(&self.heap, &other.heap) && self.objects() == other.objects()
     }
 
     /// Objects that paths must avoid; none if there is no set.
     fn avoided(&self, avoid: Option<&HeapSet>) -> ObjectSet {
-        avoid.map_or_else(ObjectSet::default, |set| set.objects.clone())
+        avoid.map_or_else(ObjectSet::default, |set| set.objects().clone())
     }
 }
 
 #[pymethods]
 impl HeapSet {
     fn __len__(&self) -> usize {
-        self.objects.len()
+        match self.kinds() {
+            Some(kinds) => kinds.count as usize,
+            None => self.objects().len(),
+        }
     }
 
     /// Bytes of the objects themselves.
     #[getter]
     fn bytes(&self) -> u64 {
-        self.heap.bytes_of(&self.objects)
+        match self.kinds() {
+            Some(kinds) => kinds.bytes,
+            None => self.heap.bytes_of(self.objects()),
+        }
     }
 
     fn __or__(&self, other: &HeapSet) -> PyResult<HeapSet> {
@@ -91,17 +142,21 @@ impl HeapSet {
     }
 
     fn __hash__(&self) -> u64 {
-        let numbers = self.objects.iter().map(u64::from);
+        let numbers = self.objects().iter().map(u64::from);
         numbers.fold(0, |hash, number| hash.wrapping_mul(31).wrapping_add(number))
     }
 
     fn is_subset(&self, other: &HeapSet) -> PyResult<bool> {
-        Ok(self.merge(other, ObjectSet::difference)?.objects.is_empty())
+        Ok(self
+            .merge(other, ObjectSet::difference)?
+            .objects()
+            .is_empty())
     }
 
     fn view(&self) -> HeapView {
         HeapView {
             heap: Arc::clone(&self.heap),
+            needs_collection: false,
         }
     }
 
@@ -109,7 +164,7 @@ impl HeapSet {
     #[pyo3(signature = (limit=None))]
     fn addresses(&self, limit: Option<usize>) -> Vec<u64> {
         let addresses = &self.heap.snapshot.objects.addresses;
-        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        let objects = self.objects().iter().take(limit.unwrap_or(usize::MAX));
         objects.map(|object| addresses[object as usize]).collect()
     }
 
@@ -117,7 +172,7 @@ impl HeapSet {
     #[pyo3(signature = (limit=None))]
     fn describe(&self, limit: Option<usize>) -> Vec<(u64, u64, String, String)> {
         let heap = &self.heap;
-        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        let objects = self.objects().iter().take(limit.unwrap_or(usize::MAX));
         let described = objects.map(|object| {
             (
                 heap.snapshot.objects.addresses[object as usize],
@@ -133,51 +188,54 @@ impl HeapSet {
     fn partition(&self, py: Python<'_>, by: &str) -> PyResult<HeapPartition> {
         let by = super::by(by)?;
         let partition = py.detach(|| {
+            if let Some(kinds) = self.kinds().filter(|_| by == By::Kind) {
+                return kinds.clone();
+            }
             if by == By::Producer {
                 learn_sites(&self.heap);
             }
-            Partition::of(&self.heap, &self.objects, by)
+            Partition::of(&self.heap, self.objects(), by)
         });
-        let set = self.with(self.objects.clone());
-        Ok(HeapPartition { set, partition })
+        Ok(HeapPartition::new(self.same(), partition))
     }
 
     fn referrers(&self, py: Python<'_>) -> HeapSet {
-        self.with(py.detach(|| self.heap.referrers_of(&self.objects)))
+        self.with(py.detach(|| self.heap.referrers_of(self.objects())))
     }
 
     fn referents(&self, py: Python<'_>) -> HeapSet {
-        self.with(py.detach(|| self.heap.referents_of(&self.objects)))
+        self.with(py.detach(|| self.heap.referents_of(self.objects())))
     }
 
     /// The objects whose `__dict__` is in the set.
     fn owners(&self) -> HeapSet {
         let owners = &self.heap.owners;
-        let found = self.objects.iter().map(|object| owners[object as usize]);
+        let found = self.objects().iter().map(|object| owners[object as usize]);
         self.with(found.filter(|&owner| owner != NO_OBJECT).collect())
     }
 
     /// The `__dict__` of each object that has one.
     fn dicts(&self) -> HeapSet {
         let owned = self.heap.owners.iter().zip(0u32..);
-        let found = owned.filter(|&(&owner, _)| owner != NO_OBJECT && self.objects.contains(owner));
+        let found =
+            owned.filter(|&(&owner, _)| owner != NO_OBJECT && self.objects().contains(owner));
         self.with(found.map(|(_, dict)| dict).collect())
     }
 
     /// The objects that are alive only because of this set, including the set.
     fn dominated(&self, py: Python<'_>) -> HeapSet {
-        self.with(py.detach(|| self.heap.dominated(&self.objects)))
+        self.with(py.detach(|| self.heap.dominated(self.objects())))
     }
 
     /// The immediate dominators of the objects.
     fn dominators(&self, py: Python<'_>) -> HeapSet {
-        self.with(py.detach(|| self.heap.dominators_of(&self.objects)))
+        self.with(py.detach(|| self.heap.dominators_of(self.objects())))
     }
 
     /// The bytes that are freed with each object, in the order of addresses.
     fn retained(&self, py: Python<'_>) -> Vec<u64> {
         let retained = py.detach(|| self.heap.retained());
-        self.objects
+        self.objects()
             .iter()
             .map(|object| retained[object as usize])
             .collect()
@@ -185,7 +243,7 @@ impl HeapSet {
 
     /// The largest objects.
     fn largest(&self, n: usize) -> HeapSet {
-        let mut numbers: Vec<u32> = self.objects.iter().collect();
+        let mut numbers: Vec<u32> = self.objects().iter().collect();
         numbers.sort_by_key(|&object| (std::cmp::Reverse(self.heap.bytes(object)), object));
         numbers.truncate(n);
         self.with(numbers.into_iter().collect())
@@ -205,14 +263,14 @@ impl HeapSet {
         without: Vec<(PyRef<'_, HeapSet>, PyRef<'_, HeapSet>)>,
     ) -> (u64, Vec<Path>) {
         let avoid = self.avoided(avoid);
-        let sources = sources.map(|set| &set.objects);
+        let sources = sources.map(|set| set.objects());
         let without: Vec<_> = without
             .iter()
-            .map(|(first, second)| (&first.objects, &second.objects))
+            .map(|(first, second)| (first.objects(), second.objects()))
             .collect();
         let heap = &self.heap;
         let found =
-            py.detach(|| heap.paths_without(sources, &self.objects, &avoid, &without, limit));
+            py.detach(|| heap.paths_without(sources, self.objects(), &avoid, &without, limit));
         let addresses = &self.heap.snapshot.objects.addresses;
         let paths = found.paths.iter().map(|path| {
             let objects = path.iter().map(|&object| addresses[object as usize]);
@@ -225,7 +283,7 @@ impl HeapSet {
     #[pyo3(signature = (depth=7, *, avoid=None))]
     fn pattern(&self, py: Python<'_>, depth: usize, avoid: Option<&HeapSet>) -> Vec<PatternRow> {
         let avoid = self.avoided(avoid);
-        let rows = py.detach(|| reference_pattern(&self.heap, &self.objects, depth, &avoid));
+        let rows = py.detach(|| reference_pattern(&self.heap, self.objects(), depth, &avoid));
         let rows = rows.into_iter().map(|row| {
             let flag = text::flag(row.flag);
             (row.path, flag, row.objects.len(), row.label)
@@ -244,7 +302,7 @@ impl HeapSet {
         avoid: Option<&HeapSet>,
     ) -> PyResult<String> {
         let avoid = self.avoided(avoid);
-        let rows = py.detach(|| reference_pattern(&self.heap, &self.objects, depth, &avoid));
+        let rows = py.detach(|| reference_pattern(&self.heap, self.objects(), depth, &avoid));
         rendered(|out| text::pattern(out, &self.heap, &rows, first, n_rows, More::Session))
     }
 
@@ -252,7 +310,7 @@ impl HeapSet {
     #[pyo3(signature = (limit=None))]
     fn sites(&self, py: Python<'_>, limit: Option<usize>) -> Vec<Vec<Frame>> {
         py.detach(|| learn_sites(&self.heap));
-        let objects = self.objects.iter().take(limit.unwrap_or(usize::MAX));
+        let objects = self.objects().iter().take(limit.unwrap_or(usize::MAX));
         let frames = objects.map(|object| {
             let frames = self.heap.allocation(object);
             frames
