@@ -14,8 +14,11 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyTuple, PyType};
 
-use crate::job_marks::{Marks, bytes_of, capture_path};
-use crate::job_steps::{EnteredJob, JobSteps};
+use crate::job_async_steps::AsyncJobSteps;
+use crate::job_calls::JobCall;
+use crate::job_marks::{Mark, Marks, bytes_of, capture_path};
+use crate::job_steps::JobSteps;
+use crate::running_jobs::{self, Running};
 use crate::text::Text;
 
 /// `heaptide.jobs.Job`, the class of new jobs.
@@ -51,16 +54,12 @@ pub struct JobBase {
     #[pyo3(get, set)]
     thread: u32,
     outcome: Outcome,
-    /// The value of the context variable by which hooks find the running job.
-    token: Option<Py<PyBytes>>,
-    /// Restores the context in which it began.
-    reset: Option<Py<PyAny>>,
-    /// The number of the enclosing job; 0 if there is none.
-    outer: u32,
+    /// `None` unless the job is running.
+    mark: Option<Mark>,
 }
 
 /// Seconds since 1970, as `time.time()` returns them.
-fn seconds_now() -> f64 {
+pub fn seconds_now() -> f64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0.0, |elapsed| elapsed.as_secs_f64())
 }
@@ -81,19 +80,8 @@ fn as_labels(labels: Bound<'_, PyDict>) -> PyResult<Py<PyDict>> {
     Ok(labels.unbind())
 }
 
-/// The name of an exception's type; a string is a name already.
-fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if error.is_instance_of::<PyString>() {
-        return Ok(error.clone());
-    }
-    match error.cast::<PyType>() {
-        Ok(error) => Ok(error.qualname()?.into_any()),
-        Err(_) => Ok(error.get_type().qualname()?.into_any()),
-    }
-}
-
 /// Reports a failure of Heaptide. Exceptions that belong to the program, such as KeyboardInterrupt, are raised.
-fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
+pub fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
     match result {
         Err(error) if error.is_instance_of::<PyException>(job.py()) => {
             let _own = OwnPython::begin();
@@ -106,48 +94,89 @@ fn contained(job: &Bound<'_, JobBase>, result: PyResult<()>) -> PyResult<()> {
 
 impl JobBase {
     /// Begins the job in the calling thread, or in the one with this ident.
-    fn begin_in(slf: &Bound<'_, JobBase>, thread: Option<usize>, is_current: bool) -> PyResult<()> {
+    pub fn begin_in(
+        slf: &Bound<'_, JobBase>,
+        thread: Option<usize>,
+        is_current: bool,
+    ) -> PyResult<()> {
         let py = slf.py();
-        if slf.borrow().token.is_some() {
+        if slf.borrow().mark.is_some() {
             let name = slf.borrow().name.clone_ref(py);
             return Err(PyRuntimeError::new_err(format!(
                 "job {name} has begun already; make a new job for each unit of work"
             )));
         }
-        let marks = match Marks::up_to_date(py) {
-            Some(marks) => marks,
-            None => {
-                let _own = OwnPython::begin();
-                slf.call_method0(intern!(py, "_prepare"))?;
-                Marks::get(py).ok_or_else(|| {
-                    PyRuntimeError::new_err("the process could not be prepared for jobs")
-                })?
-            }
-        };
+        let marks = JobBase::prepared(slf)?;
         let started = seconds_now();
-        let begun = marks::begin();
-        // Eight bytes, so that the object is unique: the interpreter shares bytes objects of up to one byte.
-        let token = PyBytes::new(py, &u64::from(begun.number).to_le_bytes()).unbind();
-        marks.add_running(begun.number, slf);
+        let (mark, is_recorded) = Mark::begin(py);
+        let number = mark.number;
+        running_jobs::add(number, Running::Job(slf.clone().unbind()));
         let mut job = slf.borrow_mut();
         if job.number != 0 {
             job.forget_last_run();
         }
-        job.number = begun.number;
-        job.outer = begun.outer;
-        job.started = Some(started);
-        job.token = Some(token.clone_ref(py));
+        job.adopt(mark, started);
         drop(job);
-        if begun.is_recorded || thread.is_some() || !marks.are_contexts_read {
-            JobBase::begin_slowly(slf, marks, thread, begun.is_recorded)?;
+        if is_recorded || thread.is_some() || !marks.are_contexts_read {
+            JobBase::begin_slowly(slf, marks, thread, is_recorded)?;
         }
         marks.write_record(slf, intern!(py, "begin"))?;
         if is_current && thread.is_none_or(|thread| thread == marks::own_thread()) {
             // From here on the hooks assign memory to the job.
-            let reset = marks.enter(py, &token)?;
-            slf.borrow_mut().reset = Some(reset);
+            let token = slf.borrow().token(py);
+            let reset = token.map(|token| marks.enter(py, &token)).transpose()?;
+            if let Some(mark) = &mut slf.borrow_mut().mark {
+                mark.reset = reset;
+            }
         }
         Ok(())
+    }
+
+    /// Returns the state of job marks, after the preparation that the process needs for them.
+    pub fn prepared(slf: &Bound<'_, JobBase>) -> PyResult<&'static Marks> {
+        let py = slf.py();
+        if let Some(marks) = Marks::up_to_date(py) {
+            return Ok(marks);
+        }
+        let _own = OwnPython::begin();
+        slf.call_method0(intern!(py, "_prepare"))?;
+        Marks::get(py)
+            .ok_or_else(|| PyRuntimeError::new_err("the process could not be prepared for jobs"))
+    }
+
+    /// Returns a new job with the same name, key and labels.
+    pub fn another<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
+        let py = slf.py();
+        let job = slf.borrow();
+        let (name, key) = (
+            job.name.clone_ref(py),
+            job.key.as_ref().map(|key| key.clone_ref(py)),
+        );
+        let labels = job.labels.clone_ref(py);
+        drop(job);
+        let class = JOB_CLASS.import(py, "heaptide.jobs.job", "Job")?;
+        let other = class.call1((name, key))?.cast_into::<JobBase>()?;
+        let mut job = other.borrow_mut();
+        job.labels = labels;
+        job.are_labels_shared = true;
+        drop(job);
+        Ok(other)
+    }
+
+    /// Makes this the job of a mark.
+    pub fn adopt(&mut self, mark: Mark, started: f64) {
+        self.number = mark.number;
+        self.started = Some(started);
+        self.mark = Some(mark);
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The running job's token. `None` if the job does not run.
+    pub fn token(&self, py: Python<'_>) -> Option<Py<PyBytes>> {
+        self.mark.as_ref().map(|mark| mark.token.clone_ref(py))
     }
 
     /// Begins the job, calls a function, and ends the job.
@@ -222,12 +251,13 @@ impl JobBase {
         let py = slf.py();
         let _own = OwnPython::begin();
         let job = slf.borrow();
-        let Some(token) = job.token.as_ref().map(|token| token.clone_ref(py)) else {
+        let Some(mark) = &job.mark else {
             return Ok(());
         };
+        let (token, outer) = (mark.token.clone_ref(py), mark.outer);
         let (name, labels) = (job.name.clone_ref(py), job.labels.clone_ref(py));
         let key = job.key.as_ref().map(|key| key.bind(py).clone());
-        let (number, outer, thread) = (job.number, job.outer, job.thread);
+        let (number, thread) = (job.number, job.thread);
         let started = job.started.unwrap_or(0.0);
         drop(job);
         slf.borrow_mut().capture = capture_path(py);
@@ -242,7 +272,7 @@ impl JobBase {
             thread,
             began_unix_ns: (started * 1e9) as u64,
         };
-        // SAFETY: `begin_in` made the token and passed it only to the context variable; `token` keeps it alive.
+        // SAFETY: `Mark::begin` made the token, and only the context variable got it; `token` keeps it alive.
         unsafe { marks::announce(&description, bytes_of(token.bind(py))) };
         Ok(())
     }
@@ -263,25 +293,13 @@ impl JobBase {
     ) -> PyResult<()> {
         let py = slf.py();
         let mut job = slf.borrow_mut();
-        let (Some(token), Some(marks)) = (job.token.take(), Marks::get(py)) else {
+        let (Some(mark), Some(marks)) = (job.mark.take(), Marks::get(py)) else {
             return Ok(());
         };
         let (number, started) = (job.number, job.started.unwrap_or(0.0));
-        let reset = job.reset.take();
         drop(job);
-        let error = error.as_ref().map(name_of_error).transpose()?;
-        let outcome = outcome.unwrap_or(match &error {
-            Some(_) => Outcome::Failed,
-            None => Outcome::Ok,
-        });
-        let text: Option<Text> = error.as_ref().map(|error| error.extract()).transpose()?;
-        let text = text.as_ref().map_or("", |text| &text.0);
-        // SAFETY: `begin_in` made the token and passed it only to the context variable; `token` keeps it alive.
-        unsafe { marks::end(number, bytes_of(token.bind(py)), outcome, text) };
-        if let Some(reset) = reset {
-            marks.leave(py, reset)?;
-        }
-        marks.remove_running(number);
+        let (outcome, error) = mark.end(py, marks, outcome, error)?;
+        running_jobs::remove(number);
         let mut job = slf.borrow_mut();
         job.seconds = Some((seconds_now() - started).max(0.0));
         job.outcome = outcome;
@@ -321,9 +339,7 @@ impl JobBase {
             capture: None,
             thread: 0,
             outcome: Outcome::Running,
-            token: None,
-            reset: None,
-            outer: 0,
+            mark: None,
         })
     }
 
@@ -356,7 +372,7 @@ impl JobBase {
     /// Whether the job has begun and not ended.
     #[getter]
     fn is_running(&self) -> bool {
-        self.token.is_some()
+        self.mark.is_some()
     }
 
     /// Begin the job here, or in another thread.
@@ -369,12 +385,6 @@ impl JobBase {
         thread: Option<usize>,
     ) -> PyResult<Bound<'py, JobBase>> {
         contained(slf, JobBase::begin_in(slf, thread, true))?;
-        Ok(slf.clone())
-    }
-
-    /// Begin the job without making it current: only `run` and `entered` work for it.
-    fn begin_apart<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
-        contained(slf, JobBase::begin_in(slf, None, false))?;
         Ok(slf.clone())
     }
 
@@ -411,33 +421,14 @@ impl JobBase {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        if slf.borrow().token.is_none() {
+        let token = slf.borrow().token(py);
+        let (Some(token), Some(marks)) = (token, Marks::get(py)) else {
             return JobBase::run_whole(slf, function, args, kwargs);
-        }
-        let mut entered = JobBase::entered(slf);
-        entered.enter(py)?;
+        };
+        let reset = marks.enter(py, &token)?;
         let result = function.call(args, kwargs);
-        entered.leave(py)?;
+        marks.leave(py, reset)?;
         result
-    }
-
-    /// Return a new job with the same name, key and labels.
-    fn another<'py>(slf: &Bound<'py, JobBase>) -> PyResult<Bound<'py, JobBase>> {
-        let py = slf.py();
-        let job = slf.borrow();
-        let (name, key) = (
-            job.name.clone_ref(py),
-            job.key.as_ref().map(|key| key.clone_ref(py)),
-        );
-        let labels = job.labels.clone_ref(py);
-        drop(job);
-        let class = JOB_CLASS.import(py, "heaptide.jobs.job", "Job")?;
-        let other = class.call1((name, key))?.cast_into::<JobBase>()?;
-        let mut job = other.borrow_mut();
-        job.labels = labels;
-        job.are_labels_shared = true;
-        drop(job);
-        Ok(other)
     }
 
     /// Call a function as a new job like this one. Decorated functions do this.
@@ -447,9 +438,19 @@ impl JobBase {
         args: &Bound<'py, PyTuple>,
         kwargs: &Bound<'py, PyDict>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let other = JobBase::another(slf)?;
+        let mut call = JobCall::new(slf);
+        call.begin(slf.py(), true)?;
         let kwargs = Some(kwargs).filter(|kwargs| !kwargs.is_empty());
-        JobBase::run_whole(&other, function, args, kwargs)
+        let result = function.call(args, kwargs);
+        let error = result.as_ref().err();
+        let error = error.map(|error| error.get_type(slf.py()).into_any());
+        call.end(slf.py(), error)?;
+        result
+    }
+
+    /// Return a context manager that is a new job like this one.
+    fn call(slf: &Bound<'_, JobBase>) -> JobCall {
+        JobCall::new(slf)
     }
 
     /// Begin a new job like this one and return its steps: those of the generator that the function returns.
@@ -459,15 +460,19 @@ impl JobBase {
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
     ) -> PyResult<JobSteps> {
-        let other = JobBase::another(slf)?;
-        contained(&other, JobBase::begin_in(&other, None, false))?;
-        Ok(JobSteps::new(&other, function, args, kwargs))
+        let mut call = JobCall::new(slf);
+        call.begin(slf.py(), false)?;
+        Ok(JobSteps::new(call, function, args, kwargs))
     }
 
-    /// Return a context manager inside which the calling thread or task works for the running job.
-    pub fn entered(slf: &Bound<'_, JobBase>) -> EnteredJob {
-        let token = slf.borrow().token.as_ref().map(|it| it.clone_ref(slf.py()));
-        EnteredJob::new(token)
+    /// Like `steps`, for an asynchronous generator.
+    fn async_steps(
+        slf: &Bound<'_, JobBase>,
+        function: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> PyResult<AsyncJobSteps> {
+        JobBase::steps(slf, function, args, kwargs).map(AsyncJobSteps::new)
     }
 }
 

@@ -1,20 +1,20 @@
-//! State that all job marks share (a mark is the begin or the end of a job): the context variable of the current job,
-//! the running jobs, and functions of `heaptide.jobs`.
+//! The marks of running jobs, and the state that all of them share: the context variable of the current job, and functions
+//! of `heaptide.jobs`.
 
-use std::ptr::null_mut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use heaptide_agent::cpython::Symbols;
 use heaptide_agent::jobs::marks;
 use heaptide_agent::record::threads::OwnPython;
 use heaptide_agent::session;
-use pyo3::exceptions::PyValueError;
+use heaptide_capture::Outcome;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyAny, PyBytes, PyDict, PyString};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use pyo3::types::{PyAny, PyBytes, PyDict, PyString, PyType};
 
 use crate::job_base::JobBase;
 use crate::text::{FsText, Text, pairs};
@@ -24,9 +24,9 @@ type KeyAndLabels = (Option<String>, Vec<(String, String)>);
 
 /// The Python objects that a mark needs.
 pub struct Marks {
-    /// `set` and `reset` of the context variable whose values are the tokens of jobs.
-    set: Py<PyAny>,
-    reset: Py<PyAny>,
+    /// The context variable whose values are the tokens of jobs.
+    variable: Py<PyAny>,
+    symbols: Symbols,
     /// `sys.modules`.
     modules: Py<PyDict>,
     /// Whether hooks find jobs by the context; if not, they find them by the thread.
@@ -38,10 +38,6 @@ pub struct Marks {
 }
 
 static MARKS: PyOnceLock<Marks> = PyOnceLock::new();
-/// The running jobs by number. A Python dict would make a mark a tenth slower. The lock is held only with the GIL and
-/// while no Python code runs, so no thread waits for it.
-static RUNNING: Mutex<FxHashMap<u32, Py<JobBase>>> =
-    Mutex::new(FxHashMap::with_hasher(FxBuildHasher));
 /// Whether the settings name no folder for job records. Then [`Marks::write_record`] need not call Python.
 static ARE_RECORDS_UNWANTED: AtomicBool = AtomicBool::new(false);
 /// The length of `sys.modules` when Python last searched it. If it differs, Python must search again.
@@ -68,14 +64,14 @@ pub fn prepare_job_marks(
     if MARKS.get(py).is_some() {
         return Ok(());
     }
-    let (set, reset) = (variable.getattr("set")?, variable.getattr("reset")?);
+    let symbols = Symbols::resolve().map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
     // The variable must outlive all hooks; a process has only one.
     let address = variable.clone().into_ptr() as usize;
     // SAFETY: the reference above is never released.
     unsafe { marks::prepare(address, token.as_ptr() as usize, bytes_of(token)) };
     MARKS.get_or_init(py, || Marks {
-        set: set.unbind(),
-        reset: reset.unbind(),
+        variable: variable.clone().unbind(),
+        symbols,
         modules,
         are_contexts_read,
         redacted,
@@ -96,49 +92,6 @@ pub fn note_unwanted_job_records(are_unwanted: bool) {
     ARE_RECORDS_UNWANTED.store(are_unwanted, Ordering::Relaxed);
 }
 
-/// Returns the running job with this number.
-#[pyfunction]
-pub fn running_job(py: Python<'_>, number: u32) -> Option<Py<JobBase>> {
-    running().get(&number).map(|job| job.clone_ref(py))
-}
-
-fn running() -> MutexGuard<'static, FxHashMap<u32, Py<JobBase>>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Announces the running jobs in a recording that has just started, in the order in which they began.
-pub fn announce_all(py: Python<'_>) {
-    let Some(marks) = Marks::get(py) else { return };
-    let all = running();
-    let mut jobs: Vec<(u32, Py<JobBase>)> = all
-        .iter()
-        .map(|(&number, job)| (number, job.clone_ref(py)))
-        .collect();
-    drop(all);
-    jobs.sort_unstable_by_key(|&(number, _)| number);
-    for (_, job) in jobs {
-        // A job that cannot be announced is recorded without its description.
-        drop(JobBase::announce(job.bind(py), marks));
-    }
-}
-
-/// Calls a function with one argument. Unlike `call1`, it makes no tuple.
-pub fn call_with<'py>(
-    function: &Bound<'py, PyAny>,
-    argument: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    // SAFETY: the GIL is held, both objects are alive during the call, and NULL ends the arguments. The result is a new
-    // reference, or NULL with an exception.
-    unsafe {
-        let result = ffi::PyObject_CallFunctionObjArgs(
-            function.as_ptr(),
-            argument.as_ptr(),
-            null_mut::<ffi::PyObject>(),
-        );
-        Bound::from_owned_ptr_or_err(function.py(), result)
-    }
-}
-
 /// The address of the object's bytes.
 pub fn bytes_of(token: &Bound<'_, PyBytes>) -> usize {
     // SAFETY: the GIL is held, and the object is of this type.
@@ -157,28 +110,34 @@ impl Marks {
         Marks::get(py).filter(|marks| marks.modules.bind(py).len() == n_modules)
     }
 
-    pub fn add_running(&self, number: u32, job: &Bound<'_, JobBase>) {
-        let before = running().insert(number, job.clone().unbind());
-        // Dropped after the lock is released: dropping a job may run Python code.
-        drop(before);
-    }
-
-    pub fn remove_running(&self, number: u32) {
-        let job = running().remove(&number);
-        drop(job);
+    /// Whether the settings name no folder for job records.
+    pub fn are_records_unwanted() -> bool {
+        ARE_RECORDS_UNWANTED.load(Ordering::Relaxed)
     }
 
     /// Makes the job of a token current in the context of the caller. Returns the value that [`Marks::leave`] needs.
     pub fn enter(&self, py: Python<'_>, token: &Py<PyBytes>) -> PyResult<Py<PyAny>> {
-        call_with(self.set.bind(py), token.bind(py)).map(Bound::unbind)
+        // SAFETY: the GIL is held, and both objects are alive. The result is a new reference, or NULL with an exception.
+        unsafe {
+            let reset =
+                (self.symbols.context_set)(self.variable.as_ptr().cast(), token.as_ptr().cast());
+            Bound::from_owned_ptr_or_err(py, reset.cast()).map(Bound::unbind)
+        }
     }
 
     /// Undoes [`Marks::enter`].
     pub fn leave(&self, py: Python<'_>, reset: Py<PyAny>) -> PyResult<()> {
-        match call_with(self.reset.bind(py), reset.bind(py)) {
+        // SAFETY: the GIL is held, both objects are alive, and `enter` got the second one for the first one.
+        let code = unsafe {
+            (self.symbols.context_reset)(self.variable.as_ptr().cast(), reset.as_ptr().cast())
+        };
+        if code == 0 {
+            return Ok(());
+        }
+        match PyErr::fetch(py) {
             // The job began in another context, for example in a signal handler of a framework.
-            Err(error) if error.is_instance_of::<PyValueError>(py) => Ok(()),
-            result => result.map(drop),
+            error if error.is_instance_of::<PyValueError>(py) => Ok(()),
+            error => Err(error),
         }
     }
 
@@ -190,7 +149,7 @@ impl Marks {
         job: &Bound<'_, JobBase>,
         event: &Bound<'_, PyString>,
     ) -> PyResult<()> {
-        if ARE_RECORDS_UNWANTED.load(Ordering::Relaxed) {
+        if Marks::are_records_unwanted() {
             return Ok(());
         }
         let _own = OwnPython::begin();
@@ -236,4 +195,65 @@ pub fn capture_path(py: Python<'_>) -> Option<Py<PyAny>> {
         drop(before);
     }
     Some(path)
+}
+
+/// The mark of a running job.
+pub struct Mark {
+    pub number: u32,
+    /// The number of the enclosing job; 0 if there is none.
+    pub outer: u32,
+    /// The value of the context variable by which hooks find the job.
+    pub token: Py<PyBytes>,
+    /// Restores the context in which the job became current.
+    pub reset: Option<Py<PyAny>>,
+}
+
+impl Mark {
+    /// Begins a job that is not current yet. Also returns whether a recording is active.
+    pub fn begin(py: Python<'_>) -> (Mark, bool) {
+        let begun = marks::begin();
+        let mark = Mark {
+            number: begun.number,
+            outer: begun.outer,
+            // Eight bytes, so that the object is unique: the interpreter shares bytes objects of up to one byte.
+            token: PyBytes::new(py, &u64::from(begun.number).to_le_bytes()).unbind(),
+            reset: None,
+        };
+        (mark, begun.is_recorded)
+    }
+
+    /// Ends the job. By default its outcome is ok, or failed if there is an error. Returns the outcome and the name of the
+    /// error.
+    pub fn end<'py>(
+        self,
+        py: Python<'py>,
+        marks: &Marks,
+        outcome: Option<Outcome>,
+        error: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Outcome, Option<Bound<'py, PyAny>>)> {
+        let error = error.as_ref().map(name_of_error).transpose()?;
+        let outcome = outcome.unwrap_or(match &error {
+            Some(_) => Outcome::Failed,
+            None => Outcome::Ok,
+        });
+        let text: Option<Text> = error.as_ref().map(|error| error.extract()).transpose()?;
+        let text = text.as_ref().map_or("", |text| &text.0);
+        // SAFETY: `Mark::begin` made the token, and only the context variable got it; `self` keeps it alive.
+        unsafe { marks::end(self.number, bytes_of(self.token.bind(py)), outcome, text) };
+        if let Some(reset) = self.reset {
+            marks.leave(py, reset)?;
+        }
+        Ok((outcome, error))
+    }
+}
+
+/// The name of an exception's type; a string is a name already.
+fn name_of_error<'py>(error: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if error.is_instance_of::<PyString>() {
+        return Ok(error.clone());
+    }
+    match error.cast::<PyType>() {
+        Ok(error) => Ok(error.qualname()?.into_any()),
+        Err(_) => Ok(error.get_type().qualname()?.into_any()),
+    }
 }

@@ -1,41 +1,52 @@
-//! Work for a running job: a block of code, and a generator, every step of whose body runs as part of the job.
+//! The steps of a decorated generator function. Each step of its body runs as part of the job.
 //!
-//! A decorated generator function delegates to this iterator with `yield from`, so it remains a generator function, and
-//! values, exceptions and `close` reach the body. The job is current only while the body runs, not while its consumer does.
+//! The decorated function delegates to this iterator with `yield from`, so it remains a generator function, and values,
+//! exceptions and `close` reach the body. The job is current only while the body runs, not while its consumer does.
 
-use pyo3::exceptions::{PyGeneratorExit, PyStopIteration};
+use pyo3::exceptions::{PyGeneratorExit, PyStopAsyncIteration, PyStopIteration};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::iterator::PySendResult;
-use pyo3::types::{PyAny, PyBytes, PyDict, PyIterator, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyIterator, PyTuple};
 
-use crate::job_base::JobBase;
-use crate::job_marks::Marks;
+use crate::job_calls::JobCall;
 
 #[pyclass]
 pub struct JobSteps {
-    job: Py<JobBase>,
+    pub call: JobCall,
     /// `None` while a step runs, and once the job has ended.
-    body: Option<Body>,
+    pub body: Option<Body>,
 }
 
-enum Body {
+pub enum Body {
     /// The first step calls the function, because its arguments and its generator belong to the job.
     Function(Py<PyAny>, Py<PyTuple>, Py<PyDict>),
     Generator(Py<PyAny>),
 }
 
+impl Body {
+    pub fn generator(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        match self {
+            Body::Generator(generator) => Ok(generator.into_bound(py)),
+            Body::Function(function, args, kwargs) => {
+                let kwargs = Some(kwargs.bind(py)).filter(|kwargs| !kwargs.is_empty());
+                function.bind(py).call(args.bind(py), kwargs)
+            }
+        }
+    }
+}
+
 impl JobSteps {
     pub fn new(
-        job: &Bound<'_, JobBase>,
+        call: JobCall,
         function: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
     ) -> JobSteps {
         let (function, args) = (function.clone().unbind(), args.clone().unbind());
         JobSteps {
-            job: job.clone().unbind(),
+            call,
             body: Some(Body::Function(function, args, kwargs.clone().unbind())),
         }
     }
@@ -46,39 +57,37 @@ impl JobSteps {
         step: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<PySendResult<'py>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = slf.py();
-        let mut steps = slf.borrow_mut();
-        let Some(body) = steps.body.take() else {
+        let Some(body) = slf.borrow_mut().body.take() else {
             return Ok(None);
         };
-        let job = steps.job.bind(py).clone();
-        drop(steps);
-        let mut entered = JobBase::entered(&job);
-        entered.enter(py)?;
-        let generator = match body {
-            Body::Generator(generator) => Ok(generator.into_bound(py)),
-            Body::Function(function, args, kwargs) => {
-                let kwargs = Some(kwargs.bind(py)).filter(|kwargs| !kwargs.is_empty());
-                function.bind(py).call(args.bind(py), kwargs)
-            }
-        };
-        let result = generator.and_then(|generator| {
+        let reset = slf.borrow().call.enter(py)?;
+        let result = body.generator(py).and_then(|generator| {
             let result = step(&generator)?;
             if let PySendResult::Next(_) = result {
                 slf.borrow_mut().body = Some(Body::Generator(generator.unbind()));
             }
             Ok(result)
         });
-        entered.leave(py)?;
+        JobCall::leave(py, reset)?;
         let error = match result {
             Ok(PySendResult::Next(produced)) => return Ok(Some(produced)),
             Ok(PySendResult::Return(result)) if result.is_none() => None,
             Ok(PySendResult::Return(result)) => Some(PyStopIteration::new_err((result.unbind(),))),
             Err(error) => Some(error),
         };
-        let failure = error.as_ref().filter(|error| !is_end(py, error));
-        let failure = failure.map(|error| error.get_type(py).into_any());
-        JobBase::end_contained(&job, failure)?;
+        slf.borrow().end(py, error.as_ref())?;
         error.map_or(Ok(None), Err)
+    }
+
+    /// Ends the job. It has not failed if the generator returned, or if its consumer closed it.
+    pub fn end(&self, py: Python<'_>, error: Option<&PyErr>) -> PyResult<()> {
+        let failure = error.filter(|error| {
+            !error.is_instance_of::<PyStopIteration>(py)
+                && !error.is_instance_of::<PyStopAsyncIteration>(py)
+                && !error.is_instance_of::<PyGeneratorExit>(py)
+        });
+        let failure = failure.map(|error| error.get_type(py).into_any());
+        self.call.end(py, failure)
     }
 }
 
@@ -125,8 +134,8 @@ impl JobSteps {
     }
 
     // The body may refer to the generator that runs it.
-    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.job)?;
+    pub fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.call.visit(&visit)?;
         match &self.body {
             Some(Body::Generator(generator)) => visit.call(generator),
             Some(Body::Function(function, args, kwargs)) => {
@@ -143,11 +152,6 @@ impl JobSteps {
     }
 }
 
-/// Whether a generator ended as planned: it returned, or its consumer closed it.
-fn is_end(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<PyStopIteration>(py) || error.is_instance_of::<PyGeneratorExit>(py)
-}
-
 /// Resumes a generator without making an exception of its end.
 fn send<'py>(
     generator: &Bound<'py, PyAny>,
@@ -155,45 +159,4 @@ fn send<'py>(
 ) -> PyResult<PySendResult<'py>> {
     // `call` returned what a generator function returns; anything else raises TypeError here.
     generator.cast::<PyIterator>()?.send(value)
-}
-
-/// Makes a job current until the end of the `with` block.
-#[pyclass]
-pub struct EnteredJob {
-    token: Option<Py<PyBytes>>,
-    reset: Option<Py<PyAny>>,
-}
-
-#[pymethods]
-impl EnteredJob {
-    #[pyo3(name = "__enter__")]
-    pub fn enter(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let (Some(token), Some(marks)) = (&self.token, Marks::get(py)) {
-            self.reset = Some(marks.enter(py, token)?);
-        }
-        Ok(())
-    }
-
-    fn __exit__(
-        &mut self,
-        py: Python<'_>,
-        _error_type: Bound<'_, PyAny>,
-        _error: Bound<'_, PyAny>,
-        _traceback: Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        self.leave(py)
-    }
-}
-
-impl EnteredJob {
-    pub fn new(token: Option<Py<PyBytes>>) -> EnteredJob {
-        EnteredJob { token, reset: None }
-    }
-
-    pub fn leave(&mut self, py: Python<'_>) -> PyResult<()> {
-        match (self.reset.take(), Marks::get(py)) {
-            (Some(reset), Some(marks)) => marks.leave(py, reset),
-            _ => Ok(()),
-        }
-    }
 }

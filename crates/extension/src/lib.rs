@@ -7,7 +7,9 @@ mod drawing;
 mod files;
 mod heap;
 mod heap_view;
+mod job_async_steps;
 mod job_base;
+mod job_calls;
 mod job_marks;
 mod job_steps;
 mod jobs;
@@ -16,6 +18,7 @@ mod main_program;
 mod objects;
 mod process;
 mod recording;
+mod running_jobs;
 mod text;
 mod usage;
 mod watcher;
@@ -69,10 +72,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         job_marks::note_unwanted_job_records,
         module
     )?)?;
-    module.add_function(wrap_pyfunction!(job_marks::running_job, module)?)?;
+    module.add_function(wrap_pyfunction!(running_jobs::running_job, module)?)?;
     module.add_class::<job_base::JobBase>()?;
-    module.add_class::<job_steps::EnteredJob>()?;
+    module.add_class::<job_calls::JobCall>()?;
     module.add_class::<job_steps::JobSteps>()?;
+    module.add_class::<job_async_steps::AsyncJobSteps>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
     module.add_function(wrap_pyfunction!(command::check_report_options, module)?)?;

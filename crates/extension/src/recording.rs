@@ -18,7 +18,7 @@ use pyo3::exceptions::{PyFileExistsError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
-use crate::job_marks;
+use crate::running_jobs;
 use crate::text::{FsText, Text, pairs, strings};
 
 const MAX_ATTEMPTS: usize = 1000;
@@ -123,7 +123,7 @@ pub fn start(
     for (native_id, name) in thread_names {
         session::name_thread(native_id, &name.0);
     }
-    job_marks::announce_all(py);
+    running_jobs::announce_all(py);
     Ok(warning)
 }
 
@@ -284,7 +284,7 @@ pub fn after_fork_in_parent() {
 pub fn start_in_child(py: Python<'_>, facts: Vec<(Text, Text)>) -> PyResult<Option<String>> {
     // SAFETY: a function called from Python runs with the GIL held.
     let warning = unsafe { session::start_in_child(pairs(facts)) }.map_err(to_python)?;
-    job_marks::announce_all(py);
+    running_jobs::announce_all(py);
     Ok(warning)
 }
 

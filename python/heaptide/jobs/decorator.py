@@ -30,7 +30,7 @@ def decorate(job: Job, function: F) -> F:
 
         @functools.wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
-            with job.another():
+            with job.call():
                 return await function(*args, **kwargs)
 
         return cast("F", call_async)
@@ -53,32 +53,17 @@ def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> C
 def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]) -> Callable[..., Any]:
     @functools.wraps(function)
     async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        this = job.another().begin_apart()
-        error: BaseException | None = None
-        try:
-            steps = this.run(function, *args, **kwargs)
-            step, value, entered = steps.asend, None, this.entered()
-            while True:
-                try:
-                    with entered:
-                        produced = await step(value)
-                except StopAsyncIteration:
-                    return
-                try:
-                    value = yield produced
-                    step = steps.asend
-                except GeneratorExit:
-                    with entered:
-                        await steps.aclose()
-                    raise
-                except BaseException as thrown:
-                    step, value = steps.athrow, thrown
-        except GeneratorExit:
-            raise
-        except BaseException as failure:
-            error = failure
-            raise
-        finally:
-            this.end(None, error)
+        steps = job.async_steps(function, args, kwargs)
+        async for produced in steps:
+            try:
+                sent = yield produced
+            except GeneratorExit:
+                await steps.aclose()
+                raise
+            except BaseException as thrown:
+                steps.thrown = thrown
+            else:
+                if sent is not None:
+                    steps.sent = sent
 
     return call_async_generator

@@ -70,6 +70,10 @@ pub struct Symbols {
     pub add_pending_call: unsafe extern "C" fn(PendingCall, *mut c_void) -> c_int,
     /// `Py_DecRef`.
     pub dec_ref: unsafe extern "C" fn(Opaque),
+    /// `PyContextVar_Set`: a new reference to what resets the variable, or null with an error set.
+    pub context_set: unsafe extern "C" fn(Opaque, Opaque) -> Opaque,
+    /// `PyContextVar_Reset`: -1 with an error set.
+    pub context_reset: unsafe extern "C" fn(Opaque, Opaque) -> c_int,
 }
 
 /// Converts the address of a symbol to a function of the field's type.
@@ -114,6 +118,8 @@ impl Symbols {
             error_clear: function!(c"PyErr_Clear"),
             add_pending_call: function!(c"Py_AddPendingCall"),
             dec_ref: function!(c"Py_DecRef"),
+            context_set: function!(c"PyContextVar_Set"),
+            context_reset: function!(c"PyContextVar_Reset"),
         })
     }
 }

@@ -1,0 +1,120 @@
+//! A call of a decorated function, which is a job of its own.
+
+use heaptide_agent::session;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyAny, PyBytes};
+
+use crate::job_base::{JobBase, contained, seconds_now};
+use crate::job_marks::{Mark, Marks};
+use crate::running_jobs::{self, Call, Running};
+
+/// Is a context manager for asynchronous functions.
+#[pyclass]
+pub struct JobCall {
+    /// The job that decorated the function.
+    like: Py<JobBase>,
+    /// 0 before the call begins.
+    number: u32,
+    token: Option<Py<PyBytes>>,
+}
+
+impl JobCall {
+    pub fn new(like: &Bound<'_, JobBase>) -> JobCall {
+        JobCall {
+            like: like.clone().unbind(),
+            number: 0,
+            token: None,
+        }
+    }
+
+    /// Begins the job. If it is not current, only the code between [`JobCall::enter`] and [`JobCall::leave`] belongs to it.
+    pub fn begin(&mut self, py: Python<'_>, is_current: bool) -> PyResult<()> {
+        let result = self.try_begin(py, is_current);
+        contained(self.like.bind(py), result)
+    }
+
+    fn try_begin(&mut self, py: Python<'_>, is_current: bool) -> PyResult<()> {
+        let like = self.like.bind(py);
+        let marks = JobBase::prepared(like)?;
+        if session::active_number().is_some()
+            || !marks.are_contexts_read
+            || !Marks::are_records_unwanted()
+        {
+            let job = JobBase::another(like)?;
+            let result = JobBase::begin_in(&job, None, is_current);
+            let job = job.borrow();
+            (self.number, self.token) = (job.number(), job.token(py));
+            return result;
+        }
+        let started = seconds_now();
+        let (mut mark, _) = Mark::begin(py);
+        (self.number, self.token) = (mark.number, Some(mark.token.clone_ref(py)));
+        mark.reset = is_current
+            .then(|| marks.enter(py, &mark.token))
+            .transpose()?;
+        let like = self.like.clone_ref(py);
+        let call = Call {
+            like,
+            mark,
+            started,
+        };
+        running_jobs::add(self.number, Running::Call(call));
+        Ok(())
+    }
+
+    /// Ends the job, unless the program has ended it.
+    pub fn end(&self, py: Python<'_>, error: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        match (running_jobs::remove(self.number), Marks::get(py)) {
+            (Some(Running::Job(job)), _) => JobBase::end_contained(job.bind(py), error),
+            (Some(Running::Call(call)), Some(marks)) => {
+                let ended = call.mark.end(py, marks, None, error);
+                contained(call.like.bind(py), ended.map(drop))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the job current. Returns the value that [`JobCall::leave`] needs; `None` if the program has ended the job.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match (&self.token, Marks::get(py)) {
+            (Some(token), Some(marks)) if running_jobs::contains(self.number) => {
+                marks.enter(py, token).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Undoes [`JobCall::enter`].
+    pub fn leave(py: Python<'_>, reset: Option<Py<PyAny>>) -> PyResult<()> {
+        match (reset, Marks::get(py)) {
+            (Some(reset), Some(marks)) => marks.leave(py, reset),
+            _ => Ok(()),
+        }
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.like)
+    }
+}
+
+#[pymethods]
+impl JobCall {
+    fn __enter__(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.begin(py, true)
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        error_type: Option<Bound<'_, PyAny>>,
+        _error: Bound<'_, PyAny>,
+        _traceback: Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.end(py, error_type)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.visit(&visit)
+    }
+}
