@@ -92,6 +92,40 @@ for capture, n_bytes, sites in (("/a b/c;d.tide", 608, [arena]), ("/x.tide", 12_
     assert "peak 12.3 kB, retained 0 B, resident 1.23 GB, 12.3 s" in second
 
 
+@pytest.mark.behaviour("run_time_control")
+def test_capture_can_be_downloaded_while_it_grows_or_shrinks(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    program = """
+import asyncio, os
+from heaptide.platforms.airflow.web import app
+
+for change in (-50_000, 50_000):
+    with open("scheduler_memory.bin", "wb") as file:
+        file.write(bytes(200_000))
+    response = app._report("capture", "scheduler_memory.bin")
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+        if message["type"] == "http.response.start":
+            os.truncate("scheduler_memory.bin", 200_000 + change)
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    scope = {"type": "http", "method": "GET", "headers": [], "asgi": {"spec_version": "2.4"}}
+    asyncio.run(response(scope, receive, send))
+    headers = dict(sent[0]["headers"])
+    n_sent = sum(len(message.get("body", b"")) for message in sent[1:])
+    assert n_sent == 200_000 + change, n_sent
+    assert int(headers.get(b"content-length", n_sent)) == n_sent, headers
+    assert b"scheduler_memory.bin" in headers[b"content-disposition"], headers
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {"heaptide_trace_components": "scheduler"})
+    home.environment.run("python", "-c", program, cwd=home.folder, **home.variables)
+
+
 @pytest.mark.behaviour("run_time_control", "retention")
 def test_each_component_keeps_its_latest_snapshots(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     program = """

@@ -8,14 +8,17 @@ them and start or stop recordings: users who may edit pools. No path in a reques
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated, Any, BinaryIO
+from urllib.parse import quote
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag
 from fastapi import Depends, FastAPI, Form, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 
+from heaptide.messages import reason
 from heaptide.platforms.airflow import profiling
 from heaptide.platforms.airflow.web import component_list, component_page, dag_page, history, render, task_page
 
@@ -112,7 +115,7 @@ def _report(report: str, capture: str | None) -> Response:
     if capture is None:
         raise HTTPException(404, "the capture is not on this host, or has been removed")
     if report == "capture":
-        return FileResponse(capture, media_type="application/octet-stream", filename=os.path.basename(capture))
+        return _download(capture)
     try:
         if report in render.PAGES:
             return HTMLResponse(render.report(report, capture))
@@ -121,6 +124,23 @@ def _report(report: str, capture: str | None) -> Response:
     except ValueError as error:
         raise HTTPException(500, str(error)) from None
     raise HTTPException(404, "there is no such report")
+
+
+def _download(capture: str) -> Response:
+    """Return the content of a capture. Its size is not announced, because a process may be writing to it."""
+    try:
+        file = open(capture, "rb")  # noqa: SIM115 - `_pieces` closes it
+    except OSError as error:
+        raise HTTPException(404, f"the capture cannot be read: {reason(error)}") from None
+    name = quote(os.path.basename(capture), safe="")
+    headers = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+    return StreamingResponse(_pieces(file), media_type="application/octet-stream", headers=headers)
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while piece := file.read(1 << 20):
+            yield piece
 
 
 def _json(content: Any) -> Response:
