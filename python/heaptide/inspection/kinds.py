@@ -204,6 +204,10 @@ class Kind(str):
         return f"hp.{self._label}" if self._by == "unity" else str(self)
 
 
+def _members_of_row(relation: Relation, name: str) -> Callable[[HeapView], HeapSet]:
+    return lambda view: dict(relation.divide(view.all())).get(name, view.empty())
+
+
 def kind_of_rows(heap_set: HeapSet, by: str | Relation) -> Kind:
     """Return the kind of a set by a classifier: that of its only row, or the union of its rows."""
     if by == "id":
@@ -211,13 +215,7 @@ def kind_of_rows(heap_set: HeapSet, by: str | Relation) -> Kind:
     elif isinstance(by, str):
         kinds = [Kind(by, name.strip()) for _, _, name in heap_set.partition(by).rows()]
     else:
-        relation = by
-        kinds = [
-            Kind(
-                "kind", name, members=lambda view, name=name: dict(relation.divide(view.all())).get(name, view.empty())
-            )
-            for name, _ in relation.divide(heap_set)
-        ]
+        kinds = [Kind("kind", name, members=_members_of_row(by, name)) for name, _ in by.divide(heap_set)]
     if by == "unity":
         kinds = [Kind("unity", "Anything")]
     if len(kinds) == 1:
