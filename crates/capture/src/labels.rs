@@ -64,7 +64,9 @@ pub fn title(labels: &[(String, String)], command: &[String]) -> String {
 
 /// Returns the script or module of a command line, without the path to it.
 fn program(command: &[String]) -> Option<String> {
-    let mut words = command.iter().map(String::as_str);
+    // A spawned child's command line may begin with options of the interpreter.
+    let words = command.iter().map(String::as_str);
+    let mut words = words.skip_while(is_interpreter_option);
     let name = match words.next()? {
         "-m" => words.next()?,
         "-c" if command.iter().any(|word| word.contains("multiprocessing")) => {
@@ -74,6 +76,16 @@ fn program(command: &[String]) -> Option<String> {
         path => path.rsplit('/').next()?,
     };
     (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// Returns whether a word is an option of Python without a further word as its value, such as `-B` and `-Xdev`.
+fn is_interpreter_option(word: &&str) -> bool {
+    const LETTERS: &[u8] = b"bBdEiIOPqsSuvx";
+    let Some(letters) = word.strip_prefix('-').filter(|letters| !letters.is_empty()) else {
+        return false;
+    };
+    let has_value = letters.len() > 1 && letters.starts_with(['X', 'W']);
+    has_value || letters.bytes().all(|letter| LETTERS.contains(&letter))
 }
 
 /// A user's choice of processes by a label: `role=worker`, `queue=mail*`.
@@ -144,6 +156,14 @@ mod tests {
         assert_eq!(title(&[], &job), "job.py");
         assert_eq!(title(&[], &command(&["-m", "etl.load"])), "etl.load");
         assert_eq!(title(&[], &[]), "");
+        let spawned = [
+            "-B",
+            "-Xdev",
+            "-c",
+            "from multiprocessing.spawn import spawn_main",
+        ];
+        assert_eq!(title(&[], &command(&spawned)), "multiprocessing child");
+        assert_eq!(title(&[], &command(&["-", "x"])), "-");
         assert_eq!(title(&pairs(&[("rank", "3")]), &job), "job.py, rank 3");
         let labels = pairs(&[("component", "scheduler"), ("role", "celery worker")]);
         assert_eq!(title(&labels, &job), "celery worker");

@@ -4,6 +4,7 @@
 mod partition;
 mod set;
 
+use heaptide_capture::reason::without_error_numbers;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ impl HeapView {
             }
             Ok::<_, HeapError>(HeapView::of(snapshot))
         });
-        opened.map_err(|error| PyOSError::new_err(error.to_string()))
+        opened.map_err(|error| PyOSError::new_err(without_error_numbers(&error.to_string())))
     }
 
     fn __len__(&self) -> usize {
