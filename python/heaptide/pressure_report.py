@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _write(report: int, request: dict[str, Any]) -> None:
     if capture is None:
         _add(report, "Sites are missing: the process was not being recorded. Record it, sampled for example.\n\n")
     else:
-        _add(report, f"Live memory by site, from {capture}\n")
+        _add(report, f"Live memory by site at {time.strftime('%H:%M:%S')}, from {capture}\n")
         _add_command(report, ["summary", "--leaks", "--by", "location", "-s", "3", "-r", _N_ROWS, capture])
         if _has_jobs(capture):
             _add(report, "\nLive memory by job\n")

@@ -174,6 +174,7 @@ mod tests {
         assert_eq!(title(&[], &command(&["-B", "job.py"])), "job.py");
         assert_eq!(title(&[], &command(&["-W", "ignore"])), "");
         assert_eq!(title(&[], &[]), "");
+        assert_eq!(title(&[], &command(&["-", "x"])), "-");
         assert_eq!(title(&pairs(&[("rank", "3")]), &job), "job.py, rank 3");
         let labels = pairs(&[("component", "scheduler"), ("role", "celery worker")]);
         assert_eq!(title(&labels, &job), "celery worker");

@@ -25,6 +25,7 @@ mod numbered;
 pub mod pack;
 mod python_arena;
 pub mod read;
+pub mod reason;
 pub mod redact;
 pub mod registry;
 pub mod stop_mark;

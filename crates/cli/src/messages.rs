@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use heaptide_capture::reason::without_error_numbers;
 use heaptide_report::text::controls::escape_line;
 
 /// Prints `heaptide: ` and one line on standard error.
@@ -21,9 +22,13 @@ macro_rules! answer {
 pub(crate) use {answer, message};
 
 pub(crate) fn print_message(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "heaptide: {}", escape_line(&text.to_string()));
+    let _ = writeln!(io::stderr(), "heaptide: {}", shown(text));
 }
 
 pub(crate) fn print_answer(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stdout(), "{}", escape_line(&text.to_string()));
+    let _ = writeln!(io::stdout(), "{}", shown(text));
+}
+
+fn shown(text: fmt::Arguments<'_>) -> String {
+    escape_line(&without_error_numbers(&text.to_string())).into_owned()
 }

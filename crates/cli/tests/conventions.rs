@@ -30,6 +30,18 @@ fn help_names_the_commands_and_shows_examples() {
 }
 
 #[test]
+fn messages_contain_reasons_without_error_numbers() {
+    let folder = Folder::new();
+    for line in ["jobs missing", "ctl --url unix:missing status"] {
+        let message = error_text(&folder.heaptide(line));
+        assert!(
+            message.contains("(No such file or directory):"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
 fn invalid_arguments_exit_with_2() {
     let folder = Folder::new();
     for line in [

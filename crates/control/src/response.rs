@@ -1,5 +1,6 @@
 //! Responses: status, headers and body. A body from a file is streamed, never held in memory.
 
+use heaptide_capture::reason::without_error_numbers;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -52,7 +53,10 @@ impl Response {
     /// Returns an error response with the body `{error, type}`.
     pub fn error(status: u16, error_type: &str, sentence: impl Into<String>) -> Response {
         let sentence: String = sentence.into();
-        Response::json(status, &json!({"error": sentence, "type": error_type}))
+        Response::json(
+            status,
+            &json!({"error": without_error_numbers(&sentence), "type": error_type}),
+        )
     }
 
     pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Response {

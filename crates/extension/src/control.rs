@@ -1,5 +1,6 @@
 //! The control API of this process: a request handler with its servers, connected to this process's agent.
 
+use heaptide_capture::reason::without_error_numbers;
 use std::ffi::{OsString, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -174,7 +175,12 @@ impl Control {
     fn open(&self, address: &Address, reach: Reach) -> PyResult<String> {
         let _unrecorded = Unrecorded::begin();
         let server = Server::start(address, reach, self.handler.clone(), self.process.clone())
-            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+            .map_err(|error| {
+                PyOSError::new_err((
+                    error.raw_os_error(),
+                    without_error_numbers(&error.to_string()),
+                ))
+            })?;
         let address = server.address.to_string();
         if reach != Reach::Private {
             self.handler.add_address(server.bound_to());
@@ -220,8 +226,12 @@ impl Control {
             Duration::try_from_secs_f64(seconds)
                 .map_err(|_| PyValueError::new_err(format!("{seconds} is not a number of seconds")))
         };
-        heaptide_files::private_folder(&group)
-            .map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))?;
+        heaptide_files::private_folder(&group).map_err(|error| {
+            PyOSError::new_err((
+                error.raw_os_error(),
+                without_error_numbers(&error.to_string()),
+            ))
+        })?;
         // Without a token the program still works: nobody has full access over TCP then.
         let token = token.map(Token::chosen);
         let token = token.or_else(|| Token::in_folder(&group).ok());

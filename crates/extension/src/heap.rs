@@ -1,5 +1,6 @@
 //! Heap snapshots and censuses of this process, for Python.
 
+use heaptide_capture::reason::without_error_numbers;
 use std::path::PathBuf;
 
 use heaptide_agent::heap_walk::file::{self, FileError, Summary};
@@ -146,7 +147,8 @@ pub fn count_heap(token: &Bound<'_, PyAny>, instance: &Bound<'_, PyTuple>) -> Py
 #[pyfunction]
 pub fn heap_values(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
     let snapshot = py.detach(|| HeapSnapshot::open(&path));
-    let snapshot = snapshot.map_err(|error| PyOSError::new_err(error.to_string()))?;
+    let snapshot =
+        snapshot.map_err(|error| PyOSError::new_err(without_error_numbers(&error.to_string())))?;
     Ok(snapshot
         .values
         .into_iter()
@@ -168,7 +170,7 @@ fn row(summary: Summary) -> Row {
 }
 
 fn to_python(error: FileError) -> PyErr {
-    let message = error.to_string();
+    let message = without_error_numbers(&error.to_string());
     match error {
         FileError::Exists(_, cause) => {
             PyFileExistsError::new_err((cause.raw_os_error().unwrap_or(0), message))

@@ -5,6 +5,7 @@ mod live;
 mod partition;
 mod set;
 
+use heaptide_capture::reason::without_error_numbers;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -93,7 +94,7 @@ impl HeapView {
             }
             Ok::<_, HeapError>(HeapView::of(snapshot))
         });
-        opened.map_err(|error| PyOSError::new_err(error.to_string()))
+        opened.map_err(|error| PyOSError::new_err(without_error_numbers(&error.to_string())))
     }
 
     fn __len__(&self) -> usize {

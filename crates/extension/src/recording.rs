@@ -1,5 +1,6 @@
 //! Starts and stops the agent from Python.
 
+use heaptide_capture::reason::without_error_numbers;
 use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
@@ -289,7 +290,7 @@ pub fn start_in_child(py: Python<'_>, facts: Vec<(Text, Text)>) -> PyResult<Opti
 }
 
 pub fn to_python(error: StartError) -> PyErr {
-    let message = error.to_string();
+    let message = without_error_numbers(&error.to_string());
     match error {
         StartError::Exists(_) => PyFileExistsError::new_err((EEXIST, message)),
         StartError::Open(_, cause) | StartError::Write(_, cause) => match cause.raw_os_error() {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ def test_report_at_a_size_names_sites_and_types_and_runs_the_command(tmp_path: P
     text = report.read_text()
     assert "of 50.0 MB are in use" in text
     assert "__init__ at" in text and "grow.py:6" in text
+    assert re.search(r"Live memory by site at \d\d:\d\d:\d\d, from ", text)  # the program may have grown meanwhile
     assert "Python objects by type" in text and "bytearray" in text and "__main__.Row" in text
     ran = Path(f"{report}.ran")
     wait_until(lambda: ran.exists() and ran.read_text(), "the command")

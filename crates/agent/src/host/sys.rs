@@ -233,6 +233,7 @@ pub(crate) fn barrier_on_all_threads() -> bool {
 
 /// Writes one line to standard error with one system call, bypassing the program's buffers.
 pub(crate) fn warn(message: &str) {
+    let message = heaptide_capture::reason::without_error_numbers(message);
     let line = format!("heaptide: {message}\n");
     // A failed write cannot be reported anywhere.
     // SAFETY: the pointer and the length describe a live string.

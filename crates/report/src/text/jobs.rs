@@ -7,7 +7,7 @@ use heaptide_capture::Outcome;
 
 use super::Style;
 use super::table::{FirstColumn, Row, Table};
-use crate::units::{binary_size, duration, signed_size, size};
+use crate::units::{self, binary_size, duration, signed_size, size};
 
 pub struct Options<'a> {
     pub max_rows: usize,
@@ -71,7 +71,7 @@ fn list(names: &[&str]) -> String {
 }
 
 fn count(n: u64, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
+    format!("{} {}", units::count(n), if n == 1 { one } else { many })
 }
 
 /// The name of a row: its job, and with a grouping the worker, the host or the value of the label.
@@ -87,7 +87,7 @@ pub(crate) fn title(row: &JobRow, worker: &dyn Fn(u32) -> String) -> String {
 fn line(row: &JobRow, options: &Options) -> Row {
     let running = match row.n(Outcome::Running) {
         0 => String::new(),
-        n => format!(" ({n} running)"),
+        n => format!(" ({} running)", units::count(n)),
     };
     let mark = if row.peak_kind == PeakKind::Resident && row.peak.is_some() {
         "*"
@@ -108,9 +108,9 @@ fn line(row: &JobRow, options: &Options) -> Row {
     });
     let cells = vec![
         title(row, options.worker),
-        format!("{}{running}", row.n_runs),
-        row.n(Outcome::Failed).to_string(),
-        row.n(Outcome::Killed).to_string(),
+        format!("{}{running}", units::count(row.n_runs)),
+        units::count(row.n(Outcome::Failed)),
+        units::count(row.n(Outcome::Killed)),
         row.seconds
             .map_or("-".to_owned(), |time| duration(time.p50)),
         peak(row.peak.map(|peak| peak.p50)),
@@ -174,6 +174,13 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
             "* resident size of the whole process; a recording or a JobTracer measures the job alone"
         )?;
     }
+    let is_sampled = |retained: RetainedPerRun| retained.basis == Basis::SampledBlocks;
+    if rows.iter().any(|row| row.retained.is_some_and(is_sampled)) {
+        writeln!(
+            out,
+            "estimates from sampled recordings; `heaptide stats --by job FILE` shows their errors"
+        )?;
+    }
     let few = rows.iter().any(|row| {
         row.retained
             .is_some_and(|retained| retained.trend.is_none() && !retained.is_shared)
@@ -219,4 +226,50 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_and_numbers_of_a_sample_are_marked_as_estimates() {
+        let retained = |basis| RetainedPerRun {
+            basis,
+            n_runs: 1000,
+            bytes: Some(0),
+            trend: None,
+            is_shared: false,
+        };
+        let mut row = JobRow {
+            name: "import".to_owned(),
+            process: None,
+            host: None,
+            label: None,
+            n_runs: 12_345,
+            outcomes: [0; 7],
+            n_processes: 1,
+            n_hosts: 1,
+            seconds: None,
+            peak_kind: PeakKind::Job,
+            peak: None,
+            peak_distribution: None,
+            seconds_distribution: None,
+            retained: Some(retained(Basis::SampledBlocks)),
+            site: None,
+            error: None,
+            suggested_limit_bytes: None,
+            first_started: 0.0,
+            last_started: 0.0,
+        };
+        assert_eq!(count(row.n_runs, "run", "runs"), "12,345 runs");
+        let shown = |row: &JobRow| {
+            let mut out = Vec::new();
+            legend(&mut out, std::slice::from_ref(row)).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(shown(&row).contains("estimates from sampled recordings"));
+        row.retained = Some(retained(Basis::Blocks));
+        assert!(!shown(&row).contains("estimates"));
+    }
 }

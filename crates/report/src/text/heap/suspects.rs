@@ -153,14 +153,14 @@ pub fn waste(
         units::size(whole),
         units::percentage(units::percent(sum, whole))
     )?;
-    writeln!(out, "    Wasted   Count  What")?;
+    writeln!(out, "    Wasted     Count  What")?;
     let n_shown = if n_rows == 0 { usize::MAX } else { n_rows };
     for row in report.rows.iter().take(n_shown) {
         writeln!(
             out,
-            "{:>10} {:>7}  {}",
+            "{:>10} {:>9}  {}",
             units::size(row.bytes),
-            row.count,
+            units::count(row.count),
             sentence(row)
         )?;
     }
