@@ -11,6 +11,7 @@ from typing_extensions import Self, disjoint_base
 from heaptide.recording.tracker import RecordingOptions
 
 _R = TypeVar("_R")
+_Boxes = list[tuple[list[str], str, int, bool, list[tuple[str, str]]]]
 
 __all__ = [
     "DEFAULT_SAMPLE_BYTES",
@@ -394,16 +395,8 @@ def count_types(objects: list[object]) -> list[tuple[type, int]]: ...
 def count_tracked(
     token: object, instance: tuple[object, object, object], live: bool
 ) -> list[tuple[type, int]] | None: ...
-def draw_graph_png(
-    boxes: list[tuple[list[str], str, int, bool, list[tuple[str, str]]]], arrows: list[tuple[int, int, str]]
-) -> bytes: ...
-def draw_graph(
-    boxes: list[tuple[list[str], str, int, bool, list[tuple[str, str]]]],
-    arrows: list[tuple[int, int, str]],
-    *,
-    form: str,
-    title: str,
-) -> str: ...
+def draw_graph_png(boxes: _Boxes, arrows: list[tuple[int, int, str]]) -> bytes: ...
+def draw_graph(boxes: _Boxes, arrows: list[tuple[int, int, str]], *, form: str, title: str) -> str: ...
 def heap_bytes() -> int | None: ...
 
 @final

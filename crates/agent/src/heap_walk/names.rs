@@ -129,7 +129,7 @@ impl TextIndex {
     }
 
     fn home(&self, hash: u32) -> usize {
-        (u64::from(hash) * self.slots.len() as u64 >> 32) as usize
+        ((u64::from(hash) * self.slots.len() as u64) >> 32) as usize
     }
 
     fn find(&self, names: &Names, hash: u32, text: &str) -> Option<u32> {
