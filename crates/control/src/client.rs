@@ -14,7 +14,7 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 pub struct Answer {
     pub status: u16,
     pub headers: Vec<(String, String)>,
-    pub body: Box<dyn Read>,
+    pub body: Box<dyn Read + Send>,
 }
 
 impl Answer {
@@ -36,7 +36,7 @@ impl Answer {
     }
 }
 
-trait Stream: Read + Write {}
+trait Stream: Read + Write + Send {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
 
@@ -104,7 +104,7 @@ fn read_answer(mut reader: BufReader<Box<dyn Stream>>) -> io::Result<Answer> {
     };
     let is_chunked = header("Transfer-Encoding").is_some_and(|value| value.contains("chunked"));
     let length = header("Content-Length").and_then(|value| value.parse::<u64>().ok());
-    let body: Box<dyn Read> = match (is_chunked, length) {
+    let body: Box<dyn Read + Send> = match (is_chunked, length) {
         (true, _) => Box::new(ChunkedBody {
             reader,
             left: 0,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use heaptide_capture::LabelSelector;
+use heaptide_control::client::Answer;
 use heaptide_control::reports::REPORTS;
 use heaptide_report::text::controls::escape_line;
 use serde_json::{Map, Value};
@@ -17,15 +18,27 @@ use crate::messages::{answer, message};
 use crate::options::arguments::force;
 use crate::output::Output;
 
+/// The maximum number of programs that get a request at the same time.
+const MAX_AT_ONCE: usize = 32;
+
 /// The actions that are not reports, each with its request, if it sends one.
 const ACTIONS: &[(&str, Option<Request>)] = &[
     ("list", None),
     ("collect", None),
     ("status", Some(Request::new("GET", "status"))),
-    ("start", Some(Request::new("POST", "start").with_body())),
-    ("stop", Some(Request::new("POST", "stop"))),
-    ("mode", Some(Request::new("POST", "mode").with_body())),
-    ("snapshot", Some(Request::new("POST", "snapshot"))),
+    (
+        "start",
+        Some(Request::new("POST", "start").with_body().concurrent()),
+    ),
+    ("stop", Some(Request::new("POST", "stop").concurrent())),
+    (
+        "mode",
+        Some(Request::new("POST", "mode").with_body().concurrent()),
+    ),
+    (
+        "snapshot",
+        Some(Request::new("POST", "snapshot").concurrent()),
+    ),
     ("heap", Some(Request::new("POST", "heap").with_body())),
     ("sessions", Some(Request::new("GET", "sessions"))),
     ("show", Some(Request::new("GET", "sessions/{session}"))),
@@ -42,6 +55,9 @@ struct Request {
     path: &'static str,
     /// Whether parameters are sent as a JSON body rather than as a query.
     has_body: bool,
+    /// Whether several programs get the request at the same time. Their answers must be small, because they are read in
+    /// turn.
+    is_concurrent: bool,
 }
 
 impl Request {
@@ -50,12 +66,20 @@ impl Request {
             method,
             path,
             has_body: false,
+            is_concurrent: false,
         }
     }
 
     const fn with_body(self) -> Request {
         Request {
             has_body: true,
+            ..self
+        }
+    }
+
+    const fn concurrent(self) -> Request {
+        Request {
+            is_concurrent: true,
             ..self
         }
     }
@@ -162,7 +186,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         path = format!("{path}?{}", pairs.join("&"));
     }
     if chooses_several(matches) {
-        return send_to_all(matches, request.method, &path, &body);
+        return send_to_all(matches, request, &path, &body);
     }
     let client = ControlClient::new(matches)?;
     let answer = client.send(request.method, &path, &body)?;
@@ -218,22 +242,37 @@ fn chosen_programs(matches: &ArgMatches) -> Result<Vec<RunningProgram>, Failure>
 }
 
 /// Sends a request to each chosen program. If one fails, the others still get the request.
-fn send_to_all(matches: &ArgMatches, method: &str, path: &str, body: &str) -> Result<(), Failure> {
+fn send_to_all(
+    matches: &ArgMatches,
+    request: Request,
+    path: &str,
+    body: &str,
+) -> Result<(), Failure> {
     if matches.contains_id("output") {
         let sentence = "-o names one file: omit it, or choose one program with --pid";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let token_file = matches.get_one::<PathBuf>("token_file");
     let programs = chosen_programs(matches)?;
-    let mut n_failed = 0;
-    for program in &programs {
+    let clients = programs.iter().map(|program| {
         let address = program.addresses[0].clone();
-        answer!("{program}");
-        let sent = ControlClient::at(matches, address, String::new(), token_file)
-            .and_then(|client| client.deliver(client.send(method, path, body)?));
-        if let Err(failure) = sent {
-            n_failed += 1;
-            message!("{}: {failure}", program.name);
+        ControlClient::at(matches, address, String::new(), token_file)
+    });
+    let clients: Vec<ControlClient> = clients.collect::<Result<_, _>>()?;
+    let mut n_failed = 0;
+    let n_at_once = if request.is_concurrent {
+        MAX_AT_ONCE
+    } else {
+        1
+    };
+    for (programs, clients) in programs.chunks(n_at_once).zip(clients.chunks(n_at_once)) {
+        let answers = send_at_once(clients, request.method, path, body);
+        for ((program, client), answer) in programs.iter().zip(clients).zip(answers) {
+            answer!("{program}");
+            if let Err(failure) = answer.and_then(|answer| client.deliver(answer)) {
+                n_failed += 1;
+                message!("{}: {failure}", program.name);
+            }
         }
     }
     match n_failed {
@@ -243,6 +282,26 @@ fn send_to_all(matches: &ArgMatches, method: &str, path: &str, body: &str) -> Re
             programs.len()
         ))),
     }
+}
+
+/// Sends a request to several programs at the same time, so that a slow one delays no other.
+fn send_at_once(
+    clients: &[ControlClient],
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Vec<Result<Answer, Failure>> {
+    std::thread::scope(|scope| {
+        let requests = clients.iter();
+        let requests: Vec<_> = requests
+            .map(|client| scope.spawn(move || client.send(method, path, body)))
+            .collect();
+        let requests = requests.into_iter();
+        let answers = requests.map(|request| request.join());
+        answers
+            .map(|answer| answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
 }
 
 fn collect_all(matches: &ArgMatches) -> Result<(), Failure> {
@@ -327,4 +386,45 @@ fn json_body(parameters: Vec<(String, String)>) -> Value {
         (name, value)
     });
     Value::Object(pairs.collect::<Map<String, Value>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::sync::Barrier;
+
+    use heaptide_control::Address;
+
+    use super::*;
+
+    #[test]
+    fn all_programs_get_a_request_before_the_first_one_answers() {
+        let folder = std::env::temp_dir().join(format!("heaptide-ctl-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let matches = arguments().get_matches_from(["ctl", "--all", "stop"]);
+        let paths = ["one", "two", "three"].map(|name| folder.join(name));
+        let listeners = paths.clone().map(|path| UnixListener::bind(path).unwrap());
+        let have_all_asked = Barrier::new(listeners.len());
+        std::thread::scope(|scope| {
+            for listener in &listeners {
+                scope.spawn(|| {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    let n_read = stream.read(&mut [0; 4096]).unwrap();
+                    assert!(n_read > 0);
+                    have_all_asked.wait();
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+                    stream.write_all(answer).unwrap();
+                });
+            }
+            let clients = paths.clone().map(|path| {
+                let address = Address::Unix(path);
+                ControlClient::at(&matches, address, String::new(), None).unwrap()
+            });
+            let answers = send_at_once(&clients, "POST", "stop", "").into_iter();
+            let statuses: Vec<u16> = answers.map(|answer| answer.unwrap().status).collect();
+            assert_eq!(statuses, [200, 200, 200]);
+        });
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
