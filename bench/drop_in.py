@@ -1,7 +1,8 @@
 """Measures objgraph's and guppy's queries on Heaptide, next to the peers themselves: bench/drop_in.py [--objects N …].
 
-Both tools answer in turn in the same process, on the same heap; the best of several CPU times counts. Each peer and
-shape of heap has a separate process. Needs the peers and Heaptide in this environment. Not part of `make test`.
+Each tool answers in a process of its own, because guppy leaves objects behind that the other tool would inspect.
+Both processes import both tools, have the same shape of heap and answer in turn; the best of several CPU times counts.
+Needs the peers and Heaptide in this environment. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -55,69 +56,92 @@ def few_objects(n_objects: int) -> Any:
 
 
 SHAPES = {"small objects": small_objects, "many types": many_types, "linked": linked, "few objects": few_objects}
-Queries = dict[str, tuple[Callable[[], Any], Callable[[], Any]]]
+Queries = dict[str, Callable[[], Any]]
 
 
-def objgraph_queries() -> Queries:
+def objgraph_queries(is_own: bool) -> Queries:
     """Return the queries on objects that the collector tracks."""
-    import objgraph as peer
+    import objgraph
     from heaptide.compat import objgraph as own
 
+    tool = own if is_own else objgraph
     kept: list[Any] = []
     # Each call of `growth` finds ten more objects of a type, or none.
     grow: Callable[[], Any] = lambda: kept.extend([number] for number in range(10))  # noqa: E731
-    queries = {
-        "typestats": (peer.typestats, own.typestats),
-        "most_common_types": (peer.most_common_types, own.most_common_types),
-        "growth, some": (lambda: (grow(), peer.growth()), lambda: (grow(), own.growth())),
-        "show_growth, some": (
-            lambda: (grow(), peer.show_growth(file=io.StringIO())),
-            lambda: (grow(), own.show_growth(file=io.StringIO())),
-        ),
-        "growth, none": (peer.growth, own.growth),
-        "show_growth, none": (
-            lambda: peer.show_growth(file=io.StringIO()),
-            lambda: own.show_growth(file=io.StringIO()),
-        ),
-    }
-    return queries
-
-
-def guppy_queries() -> Queries:
-    """Return the heap with its table."""
-    import heaptide
-    from guppy import hpy
-
-    peer, own = hpy(), heaptide.hpy()
     return {
-        "hp.heap()": (peer.heap, own.heap),
-        "str(hp.heap())": (lambda: str(peer.heap()), lambda: str(own.heap())),
+        "typestats": tool.typestats,
+        "most_common_types": tool.most_common_types,
+        "growth, some": lambda: (grow(), tool.growth()),
+        "show_growth, some": lambda: (grow(), tool.show_growth(file=io.StringIO())),
+        "growth, none": tool.growth,
+        "show_growth, none": lambda: tool.show_growth(file=io.StringIO()),
     }
+
+
+def guppy_queries(is_own: bool) -> Queries:
+    """Return the heap with its table."""
+    import guppy
+    import heaptide
+
+    hp = heaptide.hpy() if is_own else guppy.hpy()
+    return {"hp.heap()": hp.heap, "str(hp.heap())": lambda: str(hp.heap())}
 
 
 QUERIES = {"objgraph": objgraph_queries, "guppy": guppy_queries}
 
 
-def cost(run: Callable[[], Any]) -> float:
-    """Return the CPU seconds of a call, with its result."""
-    begin = time.process_time()
-    result = run()
-    spent = time.process_time() - begin
-    del result
-    return spent
+def answer(tool: str, peer: str, shape: str, n_objects: str) -> None:
+    """Create a heap, print the names of the queries, and the CPU seconds of each query that a line of input names."""
+    kept = SHAPES[shape](int(n_objects))
+    queries = QUERIES[peer](tool == "own")
+    gc.collect()
+    print(json.dumps(list(queries)), flush=True)
+    for line in sys.stdin:
+        begin = time.process_time()
+        result = queries[line.rstrip("\n")]()
+        spent = time.process_time() - begin
+        del result
+        print(spent, flush=True)
+    del kept
+
+
+class Tool:
+    """A process that answers queries with one tool."""
+
+    def __init__(self, *words: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--answer", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.queries = json.loads(self.line())
+
+    def line(self) -> str:
+        """Return the next line of output."""
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the process ended with {self.process.wait()}")
+        return line
+
+    def cost(self, query: str) -> float:
+        """Return the CPU seconds of a query."""
+        self.process.stdin.write(query + "\n")
+        self.process.stdin.flush()
+        return float(self.line())
+
+    def end(self) -> None:
+        """End the process."""
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def measure(peer: str, shape: str, n_objects: int) -> dict[str, tuple[float, float]]:
-    """Return the best CPU seconds of the peer and of Heaptide for each query, in this process."""
-    kept = SHAPES[shape](n_objects)
-    gc.collect()
-    gc.collect()
+    """Return the best CPU seconds of the peer and of Heaptide for each query."""
+    theirs, ours = (Tool(tool, peer, shape, str(n_objects)) for tool in ("peer", "own"))
     best = {}
-    for name, (theirs, ours) in QUERIES[peer]().items():
-        cost(theirs), cost(ours)
-        times = [(cost(theirs), cost(ours)) for _ in range(ROUNDS)]
-        best[name] = (min(each for each, _ in times), min(each for _, each in times))
-    del kept
+    for query in theirs.queries:
+        times = [(theirs.cost(query), ours.cost(query)) for _ in range(ROUNDS + 1)]
+        best[query] = (min(each for each, _ in times[1:]), min(each for _, each in times[1:]))
+    theirs.end()
+    ours.end()
     return best
 
 
@@ -127,14 +151,13 @@ def main() -> None:
     arguments.add_argument("--objects", type=int, nargs="+", default=SIZES)
     arguments.add_argument("--peer", choices=REQUIRED, nargs="+", default=list(REQUIRED))
     arguments.add_argument("--results", type=Path, help=f"write the table to this file, such as {RESULTS.name}")
-    arguments.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
+    arguments.add_argument("--answer", nargs=4, help=argparse.SUPPRESS)
     chosen = arguments.parse_args()
-    if chosen.one:
-        peer, shape, n_objects = chosen.one
-        print(json.dumps(measure(peer, shape, int(n_objects))))
+    if chosen.answer:
+        answer(*chosen.answer)
         return
     rows = [
-        f"Python {sys.version.split()[0]}. CPU milliseconds; the best of {ROUNDS} calls, in turn in one process."
+        f"Python {sys.version.split()[0]}. CPU milliseconds; the best of {ROUNDS} calls, in turn in two processes."
         " Written by `bench/drop_in.py --results`.",
         "",
         "| peer | query | heap | objects | peer | Heaptide | times faster |",
@@ -142,9 +165,7 @@ def main() -> None:
     ]
     for peer, shape in itertools.product(chosen.peer, SHAPES):
         for n_objects in chosen.objects if shape != "few objects" else [0]:
-            command = [sys.executable, __file__, "--one", peer, shape, str(n_objects)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            for query, (theirs, ours) in json.loads(done.stdout).items():
+            for query, (theirs, ours) in measure(peer, shape, n_objects).items():
                 factor = theirs / ours
                 miss = "" if factor >= REQUIRED[peer] else f", below {REQUIRED[peer]}"
                 row = f"| {peer} | `{query}` | {shape} | {n_objects:,} | {theirs * 1e3:.3f} | {ours * 1e3:.3f} |"

@@ -57,6 +57,8 @@ class _CountingTracked(Counting):
 
     # Whether the last call found growth. A program that grows will probably grow again.
     _has_grown = True
+    # Whether garbage has looked like growth. A program that creates garbage between calls will probably do so again.
+    _has_noise = False
 
     def _types(self, objects: Iterable[Any] | None, filter: Filter | None, *own: object) -> list[tuple[type, int]]:
         if objects is None and filter is None:
@@ -70,7 +72,8 @@ class _CountingTracked(Counting):
 
         Garbage only increases counts. If no type has grown including garbage, exact counts are not needed.
         """
-        if not self._has_grown:
+        is_quick = not (self._has_grown or self._has_noise)
+        if is_quick:
             present = self._by_name(self._types(None, filter), shortnames)
             if not _is_above(present, peaks):
                 return present
@@ -78,6 +81,7 @@ class _CountingTracked(Counting):
         types = _count_tracked(object(), live=True) if filter is None else None
         present = super()._live(peaks, shortnames, filter) if types is None else self._by_name(types, shortnames)
         self._has_grown = _is_above(present, peaks)
+        self._has_noise |= is_quick and not self._has_grown
         return present
 
 
