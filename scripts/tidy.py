@@ -103,7 +103,7 @@ def named_modules() -> Iterator[Violation]:
 
 
 def interpreter_layout() -> Iterator[Violation]:
-    """Only agent/cpython knows interpreter offsets and versions; native unwinding and attach have their own ABI."""
+    """Only agent/cpython knows interpreter offsets and versions; agent/native and attach are exempt."""
     outside = ("crates/agent/src/cpython/", "crates/agent/src/native/", "crates/attach/")
     for path, number, line in lines(*(path for path in tracked("crates/*/src/*.rs") if not path.startswith(outside))):
         code = line.partition("//")[0]

@@ -9,7 +9,7 @@ use super::walk::Walk;
 use crate::cpython::offsets::{numpy_array, object};
 use crate::cpython::references::Object;
 
-/// The maximum number of items of a list or tuple that are added together.
+/// A census adds at most this many items of a list or tuple at once. The rest waits in `long`.
 const MAX_ADDED: usize = 32;
 
 impl<O: Output> Walk<'_, O> {
@@ -70,7 +70,7 @@ impl<O: Output> Walk<'_, O> {
         let mut position = 0;
         let with = |key, value| {
             let label = match only_strings {
-                // The key itself is not read, which would wait for memory.
+                // Reading the key itself would wait for memory.
                 true => Label::new(EdgeType::Key, self.names.of_object(reader, key)),
                 false => self.key_label(key, position),
             };
