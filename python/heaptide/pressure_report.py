@@ -57,7 +57,7 @@ def _set_oom_score(score: str) -> None:
 def _write(report: int, request: dict[str, Any]) -> None:
     capture = request["capture"]
     if capture is None:
-        _add(report, "Sites are missing: the process was not being recorded. Record it in sampled mode, for example.\n\n")
+        _add(report, "Sites are missing: the process was not being recorded. Record it, for example with --sample.\n\n")
     else:
         _add(report, f"Live memory by site, from {capture}\n")
         _add_command(report, ["summary", "--leaks", "--by", "location", "-s", "3", "-r", _N_ROWS, capture])

@@ -1,7 +1,7 @@
 //! Scans objects for a census, in batches of one type.
 //!
-//! Batches are fast: the type is read once per batch, and the processor predicts most branches correctly. While one object is
-//! scanned, the contents of another are prefetched. A census needs neither the order of objects nor their referrers.
+//! Batches are fast: the type is read once per batch, and the processor predicts most branches correctly. While one object
+//! is scanned, the contents of another are prefetched. A census needs neither the order of objects nor their referrers.
 
 use heaptide_capture::heap::Label;
 
