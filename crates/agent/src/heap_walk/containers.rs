@@ -136,7 +136,7 @@ impl<O: Output> Walk<'_, O> {
             return;
         }
         // SAFETY: the description has the number of the element type. If the elements are objects, a contiguous array
-        // that owns them has as many references or nulls as its bytes say.
+        // that owns them has as many references or nulls as fit into its bytes.
         unsafe {
             if reader.half(description, numpy_array::TYPE_NUMBER) == numpy_array::OBJECTS {
                 if let Some(bytes) = array_bytes(reader, array) {

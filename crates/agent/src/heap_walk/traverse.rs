@@ -242,7 +242,7 @@ impl<O: Output> Walk<'_, O> {
         let entry = &self.types[type_number as usize];
         let (function, special) = (entry.traverse, entry.special);
         // SAFETY: the caller promises that the object may be traversed by this function. `entry` describes its type,
-        // so `special` says whether it is a dict, a generator or a frame.
+        // so `special` shows whether it is a dict, a generator or a frame.
         let dict = unsafe {
             let dict = dict_of(reader, entry, object);
             self.collect_referents(function, object);
