@@ -23,7 +23,7 @@ from pythons import supported
 REPOSITORY = Path(__file__).resolve().parent.parent
 # The oldest glibc that Rust's standard library supports.
 PLATFORM = "manylinux_2_17"
-# Parts of messages of `heaptide attach` which say that the kernel forbids it. The wheel is not at fault.
+# Parts of messages that `heaptide attach` prints if the kernel forbids it. The wheel is not at fault.
 ATTACH_FORBIDDEN = ("ptrace_scope", "CAP_SYS_PTRACE", "forbids access")
 
 # A program that leaks until it is killed.

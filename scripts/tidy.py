@@ -75,7 +75,7 @@ def crates() -> Iterator[Violation]:
         if re.findall(r"`([a-z]+)`", dependencies) != actual:
             yield ARCHITECTURE, number, f"{name} depends on {', '.join(actual) or 'no crate'}; correct its row"
         if ("#![forbid(unsafe_code)]" in text(f"crates/{name}/src/lib.rs")) == (unsafe == "yes"):
-            yield f"crates/{name}/src/lib.rs", 1, f"the crate table says unsafe: {unsafe}; correct it or the forbid"
+            yield f"crates/{name}/src/lib.rs", 1, f"the crate table has unsafe: {unsafe}; correct it or the forbid"
     for name in sorted(missing):
         yield ARCHITECTURE, 1, f"crate {name} is missing from the crate table; add a row"
 
@@ -103,7 +103,7 @@ def named_modules() -> Iterator[Violation]:
 
 
 def interpreter_layout() -> Iterator[Violation]:
-    """Only agent/cpython knows interpreter offsets and versions; native unwinding and attach have their own ABI."""
+    """Only agent/cpython knows interpreter offsets and versions; agent/native and attach are exempt."""
     outside = ("crates/agent/src/cpython/", "crates/agent/src/native/", "crates/attach/")
     for path, number, line in lines(*(path for path in tracked("crates/*/src/*.rs") if not path.startswith(outside))):
         code = line.partition("//")[0]

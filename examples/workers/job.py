@@ -1,4 +1,4 @@
-"""A job with four worker processes that keep the data they read; one of the six calls frees its data four times."""
+"""A job with four worker processes. Six calls keep the data that they read; one of them frees it every ten steps."""
 
 import multiprocessing
 import time

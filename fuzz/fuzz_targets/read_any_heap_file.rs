@@ -1,6 +1,6 @@
 //! Reads any bytes as a heap snapshot: as a whole file, as blocks with valid checksums after a valid header, and as objects
-//! and references of a valid snapshot, because random blocks rarely agree on the number of objects. Analyses every snapshot
-//! that can be read.
+//! and references of a valid snapshot. The last form is needed because random blocks rarely agree on the number of objects.
+//! Analyses every snapshot that can be read.
 #![no_main]
 
 use heaptide_analysis::heap::explore::{ExploreLimits, explore};

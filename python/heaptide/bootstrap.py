@@ -2,7 +2,7 @@
 
 Without any Heaptide setting, `heaptide.pth` takes a few microseconds and does not import this module. This module reads
 the settings and loads the native module only if a setting requires it. If anything fails, the program still runs, and
-one line on standard error says what failed.
+one line on standard error names what failed.
 """
 
 from __future__ import annotations

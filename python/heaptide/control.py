@@ -113,7 +113,7 @@ class Control:
         atexit.register(self._stop_at_exit)
 
     def _join(self, is_forked: bool) -> None:
-        """Record this process if its run is being recorded. A worker may have started after the recording did."""
+        """Record this process if its run is being recorded. A worker may start later than the recording."""
         try:
             warning = self._native.join_wanted(is_forked)
         except Exception as error:
@@ -300,7 +300,7 @@ def _start_recording(path: str, options: dict[str, Any]) -> str | None:
 
 
 def _identity(session: str) -> bytes:
-    """Return the ID that all captures of a session share. It consists of the session's name and the host."""
+    """Return the ID that all captures of a session on this host share, from the host and the digits of its name."""
     number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
     return (runs.checksum(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 

@@ -58,7 +58,7 @@ def _set_oom_score(score: str) -> None:
 def _write(report: int, request: dict[str, Any]) -> None:
     capture = request["capture"]
     if capture is None:
-        _add(report, "Sites are missing: the process was not being recorded. Record it, sampled for example.\n\n")
+        _add(report, "Sites are missing: the process was not being recorded. Record it, for example with --sample.\n\n")
     else:
         _add(report, f"Live memory by site at {time.strftime('%H:%M:%S')}, from {capture}\n")
         _add_command(report, ["summary", "--leaks", "--by", "location", "-s", "3", "-r", _N_ROWS, capture])
@@ -69,7 +69,7 @@ def _write(report: int, request: dict[str, Any]) -> None:
 
 
 def _has_jobs(capture: str) -> bool:
-    """Return whether this version of Heaptide can group by job, and the capture has jobs."""
+    """Return whether the capture has jobs; False if that cannot be determined."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

@@ -2,7 +2,7 @@
 
 A sink is a function, plain or async, that takes a :class:`Report`. The page is always written to its file. If the user
 sets no sink, the platform shows the page, for example Flyte in a task. A report that could not be rendered is also
-delivered; its page says why.
+delivered; its page contains the reason.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _delivered(task: Any) -> None:
 
 
 def render(report: Report, arguments: Sequence[str]) -> None:
-    """Render the page in another process. If that fails, write a page that says why. Never raises."""
+    """Render the page in another process. If that fails, write a page with the reason. Never raises."""
     try:
         done = command_process.run(report.reporter, "-o", report.path, *arguments, "--", *report.captures)
         if done.returncode != 0:

@@ -23,6 +23,7 @@ impl<T> Default for Interner<T> {
 }
 
 impl<T: Clone + Eq + Hash> Interner<T> {
+    /// Returns the number of a value, and adds the value if it is new.
     pub fn number(&mut self, value: T) -> u32 {
         if let Some(&number) = self.numbers.get(&value) {
             return number;
@@ -33,7 +34,7 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         number
     }
 
-    /// Does the same, but copies the value only if it is new.
+    /// Like [`Interner::number`], for a borrowed value, which is copied only if it is new.
     pub fn number_of<Q>(&mut self, value: &Q) -> u32
     where
         T: Borrow<Q>,

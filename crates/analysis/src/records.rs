@@ -206,7 +206,7 @@ impl<E> Emitter<'_, '_, E> {
             }
             let op = &chunk.ops[at];
             self.emit_job(chunk, at)?;
-            self.walk_to(chunk, op.node)?;
+            self.emit_stack(chunk, op.node)?;
             self.n_events += u64::from(op.action != OpAction::JobEnd);
             (self.sink)(RecordLine::Op {
                 elapsed_ns,
@@ -252,7 +252,8 @@ impl<E> Emitter<'_, '_, E> {
         Ok(())
     }
 
-    fn walk_to(&mut self, chunk: &DecodedChunk, node: u32) -> Result<(), E> {
+    /// Emits the difference between the thread's last stack and the stack of a node.
+    fn emit_stack(&mut self, chunk: &DecodedChunk, node: u32) -> Result<(), E> {
         let emitted = self.stacks.entry(chunk.head.stream).or_default();
         let identity = Some((chunk.head.number, node));
         if std::mem::replace(&mut emitted.node, identity) == identity {

@@ -1,4 +1,4 @@
-//! Reasons why a process cannot be entered, with messages that say what to do. A refusal leaves the process unchanged.
+//! Reasons why a process cannot be entered, with messages that name the remedy. A refusal leaves the process unchanged.
 
 use std::fmt;
 use std::io;

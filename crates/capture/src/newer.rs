@@ -17,7 +17,7 @@ pub const THIS_VERSION: &str = env!("CARGO_PKG_VERSION");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewerFormat {
     pub format: u32,
-    /// The version of Heaptide that wrote it; `None` if the header does not say.
+    /// The version of Heaptide that wrote it; `None` if it is not in the header.
     pub written_by: Option<String>,
 }
 

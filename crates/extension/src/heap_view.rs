@@ -51,7 +51,7 @@ fn learn_sites(heap: &Heap) {
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapView {
     heap: Arc<LiveHeap>,
-    /// Whether a collection may change more than it frees.
+    /// Whether the caller should collect garbage and take a new view.
     needs_collection: bool,
 }
 

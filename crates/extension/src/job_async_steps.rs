@@ -1,8 +1,8 @@
 //! The steps of a decorated asynchronous generator function. Each step of its body runs as part of the job.
 //!
 //! The decorated function is a loop over this asynchronous iterator, because there is no `yield from` for asynchronous
-//! generators. It stores here what its consumer sends or raises. The object is also what the loop awaits: a step ends with
-//! the exception that ends the awaitable of the body, which contains the value that the body produced.
+//! generators. It stores here what its consumer sends or raises. The loop also awaits this object: a step passes on the
+//! `StopIteration` of the body's awaitable, whose value is the one that the body produced.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
@@ -46,7 +46,7 @@ impl AsyncJobSteps {
         }
     }
 
-    /// Begins or continues a step, and ends the job after the last one. `None` is the end of a step, as from [`next`].
+    /// Begins or continues a step, and ends the job after the last one. Returns `None` at the end of a step, as [`next`].
     fn resume<'py>(
         slf: &Bound<'py, AsyncJobSteps>,
         resume: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>,
@@ -162,7 +162,7 @@ impl AsyncJobSteps {
         })
     }
 
-    /// Close a step that waits. The job ends, because the decorated function is closed, too.
+    /// Close a step that waits. The job ends, because the decorated function is also closed.
     fn close(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<()> {
         let closed = AsyncJobSteps::resume(slf, |step| {
             step.call_method0(intern!(step.py(), "close"))?;
@@ -191,7 +191,7 @@ impl AsyncJobSteps {
     }
 }
 
-/// Resumes an iterator. `None` is its end: StopIteration is set, and contains the result. No step takes it out.
+/// Resumes an iterator. Returns `None` at its end: then `StopIteration` with the result is set, and stays set.
 fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let produced = call_slot(iterator, ffi::Py_tp_iternext)?;
     // SAFETY: the GIL is held, and the exception type lives as long as the interpreter.
@@ -202,7 +202,8 @@ fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>
     Err(PyErr::take(iterator.py()).unwrap_or_else(|| PyStopIteration::new_err(())))
 }
 
-/// Calls the function of a slot that takes no arguments. `None` means that an exception is set, or none for `__next__`.
+/// Calls the function of a slot that takes no arguments. Returns `None` if the function returned NULL: an exception is set,
+/// except that `tp_iternext` may end without one.
 fn call_slot<'py>(object: &Bound<'py, PyAny>, slot: c_int) -> PyResult<Option<Bound<'py, PyAny>>> {
     // SAFETY: the GIL is held, and the object is alive. The slots `am_anext` and `tp_iternext`, for which this module calls
     // this function, have functions of this type, which return a new reference or NULL.
@@ -210,7 +211,7 @@ fn call_slot<'py>(object: &Bound<'py, PyAny>, slot: c_int) -> PyResult<Option<Bo
         let function = ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), slot);
         if function.is_null() {
             return Err(PyTypeError::new_err(
-                "a decorated asynchronous generator function returned something else",
+                "the decorated function did not return an asynchronous generator",
             ));
         }
         let function = transmute::<*mut c_void, ffi::unaryfunc>(function);

@@ -163,7 +163,7 @@ impl JobBase {
         Ok(other)
     }
 
-    /// Makes this the job of a mark.
+    /// Makes this object describe the job that `mark` began.
     pub fn adopt(&mut self, mark: Mark, started: f64) {
         self.number = mark.number;
         self.started = Some(started);

@@ -9,7 +9,7 @@ use crate::job_base::{JobBase, contained, seconds_now};
 use crate::job_marks::{Mark, Marks};
 use crate::running_jobs::{self, Call, Running};
 
-/// Is a context manager for asynchronous functions.
+/// Asynchronous functions use it as a context manager.
 #[pyclass]
 pub struct JobCall {
     /// The job that decorated the function.

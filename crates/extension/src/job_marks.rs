@@ -142,7 +142,7 @@ impl Marks {
     }
 
     /// Writes a job record if records are wanted: `event` is begin or end. Names are interned. Otherwise the
-    /// interpreter's attribute cache would keep a new string each time and free the previous one, which would look like
+    /// interpreter's attribute cache would keep a new string each time and free the previous one, which would appear as
     /// a free of the program.
     pub fn write_record(
         &self,

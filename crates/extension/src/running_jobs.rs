@@ -18,7 +18,7 @@ pub enum Running {
     Call(Call),
 }
 
-/// A running call of a decorated function.
+/// A running call of a decorated function, without a `Job` object.
 pub struct Call {
     /// The job that decorated the function.
     pub like: Py<JobBase>,

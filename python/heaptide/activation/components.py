@@ -6,7 +6,7 @@
     def run_scheduler(): ...
 
 A component that is not selected only reads the configuration; the native module is not loaded. If recording fails, the
-component still runs, and one line on standard error says what failed.
+component still runs, and one line on standard error names what failed.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ def _start_recording(plan: Plan) -> int:
 
 
 def _watch_pressure() -> None:
-    """Watch memory pressure as the settings say. The bootstrap does not apply settings to commands of Heaptide."""
+    """Watch memory pressure as configured. The bootstrap does not apply settings to commands of Heaptide."""
     from heaptide import pressure, settings
 
     chosen = settings.load()

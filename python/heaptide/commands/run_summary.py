@@ -14,7 +14,7 @@ from heaptide import command_process
 
 
 class ForkCounter:
-    """Counts the children that the program forks. They are not recorded, and the summary says so."""
+    """Counts the children that the program forks. They are not recorded, and the summary prints this number."""
 
     # CPython caches the integers up to this one, so counting allocates nothing.
     LIMIT = 256

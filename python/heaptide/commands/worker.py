@@ -51,7 +51,7 @@ class Call:
 
 
 class NoSuchJob(Exception):
-    """The job cannot be found; the message says why."""
+    """The job cannot be found; the message contains the reason."""
 
 
 def work(plan: Plan) -> int:

@@ -7,7 +7,7 @@ import sys
 
 
 def find_script(name: str) -> str:
-    """Return the path of a script that is in this folder or on PATH. If there is none, exit with a message."""
+    """Return the path of a script that is in the current folder or on PATH. If there is none, exit with a message."""
     if os.path.isfile(name):
         return name
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):

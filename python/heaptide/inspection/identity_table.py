@@ -83,7 +83,7 @@ class IdentityTable:
 
 
 def _number(text: str) -> float:
-    """Return the value of a number by its text, which is shortened if the number has many digits."""
+    """Return the value of a number's text, or 0 if the text is shortened because the number has many digits."""
     try:
         return float(text)
     except ValueError:

@@ -177,7 +177,7 @@ class Kind(str):
         found = of_objects((each,))
         return (found & self).count == 1
 
-    # Without these, strings would compare by their letters.
+    # Kinds compare as sets. They are strings, so without these methods they would compare alphabetically.
     def __le__(self, other: object) -> Any:
         if not is_a(other, Kind):
             return NotImplemented

@@ -57,7 +57,10 @@ def alternatives(names: Iterable[str]) -> str:
 
 
 def in_row(heap_set: HeapSet, width: int) -> str:
-    """Return some objects of a set, for a row of a reference pattern. Reading their values would take too long."""
+    """Return some objects of a set for a row of a reference pattern: by address, or by name if all have names.
+
+    Reading the values of the objects would take too long.
+    """
     if {name for *_, name in heap_set.partition("kind").rows()} <= _NAMED_KINDS:
         return fitted(samples(heap_set, _MAX_IN_ROW), width, len(heap_set))
     return fitted([sample for *_, sample in heap_set.describe(_MAX_IN_ROW)], width, len(heap_set))

@@ -25,8 +25,8 @@ MAX_DEPTH = 20
 def write(tracer: JobTracer, job: Job) -> str | None:
     """Draw the shortest paths from modules and running functions to objects of the traced type. Returns the picture.
 
-    The same graph is also written as dot text and as a page. If the job leaked no such object, one line says so. Never
-    raises: a failure must not reach the job.
+    The same graph is also written as dot text and as a page. If the job leaked no such object, this prints a line.
+    Never raises: a failure must not reach the job.
     """
     try:
         return _write(tracer, job)

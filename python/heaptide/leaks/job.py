@@ -93,9 +93,9 @@ class Job:
     failed            whether it ended with an exception
     graph             the file with the reference graph, if one was requested
 
-    A job is measured when it ends. A failed job is measured when one of its attributes is first read, or before the
-    next job starts, because the exception keeps objects of the job alive while it is being handled. A pickled job has
-    its numbers and no tracer.
+    A job is measured when it ends. The exception of a failed job keeps objects alive while it is
+    being handled. So a failed job is measured when one of its attributes is first read, or before the next job starts.
+    A pickled job has its numbers and no tracer.
     """
 
     __slots__ = (

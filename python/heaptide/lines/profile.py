@@ -146,9 +146,9 @@ def user_function(function: Any) -> types.FunctionType:
 
 
 def _function_in_closure(wrapper: types.FunctionType) -> types.FunctionType | None:
-    """Return the function that a library's wrapper holds in its closure, or None.
+    """Return the function that a library's wrapper holds in its closure.
 
-    It must be the only one there that is defined in the file that applies the decorator.
+    Returns None unless exactly one function in the closure is defined in the file that applies the decorator.
     """
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "heaptide":
@@ -265,7 +265,7 @@ class Profiled:
         return _Measured(self)
 
     def begin(self) -> LineWatch:
-        """Start a table."""
+        """Start the measurement of a call."""
         from_nothing = not (self._accumulate and self._n_calls)
         self._n_calls += 1
         return self._watched.watch(from_nothing)

@@ -37,7 +37,7 @@ class Session:
 
     @property
     def is_open(self) -> bool:
-        """Whether other processes join the session. If not, they are recorded only if their settings say so."""
+        """Whether other processes join the session. If not, they are recorded only if their settings request it."""
         return not self.flags & IS_CLOSED
 
     @property

@@ -14,7 +14,7 @@ from heaptide.platforms import racetrack
 
 
 class NoJob(Exception):
-    """The file contains nothing to call; the message says what it should contain."""
+    """The file contains nothing to call; the message describes what it should contain."""
 
 
 class ServedProgram:

@@ -81,7 +81,7 @@ class Home:
                 "base_url": self.address,
                 "secret_key": "of-the-tests",
             },
-            # The scheduler ends if SQLite is locked for longer: by default 5 seconds, which a busy machine reaches.
+            # The scheduler ends if SQLite stays locked for longer. The default of 5 seconds is too short at times.
             "database": {"sql_alchemy_conn": f"sqlite:///{folder}/airflow.db?timeout={NEVER}"},
             "api_auth": {"jwt_secret": "0123456789abcdef0123456789abcdef"},
             "workers": {"execution_api_timeout": "60", "min_heartbeat_interval": "1"},

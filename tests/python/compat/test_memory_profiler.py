@@ -224,7 +224,7 @@ def normalised(text: str) -> str:
         ["--backend", "psutil_uss", "job.py"],
     ],
 )
-def test_command_prints_the_same_as_memory_profilers(tmp_path: Path, words: list[str]) -> None:
+def test_command_prints_the_same_as_the_one_of_memory_profiler(tmp_path: Path, words: list[str]) -> None:
     (tmp_path / "job.py").write_text(SCRIPT)
     (tmp_path / "stamped.py").write_text(
         "@profile\ndef f():\n    with profile.timestamp('block'):\n        pass\nf()\nf()\n"

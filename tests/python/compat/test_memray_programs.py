@@ -36,7 +36,7 @@ def names(record):
 PROGRAMS = {
     "every allocation and free": """
         live = {}
-        for record in record_it.get_allocation_records():
+        for record in recording.get_allocation_records():
             if record.allocator in FREES:
                 live.pop(record.address, None)
                 try:
@@ -74,8 +74,8 @@ PROGRAMS = {
                 print(name, error)
     """,
     "records compare and hash": """
-        first = list(record_it.get_allocation_records())
-        second = list(record_it.get_allocation_records())
+        first = list(recording.get_allocation_records())
+        second = list(recording.get_allocation_records())
         print(first == second, len(set(first + second)) == len(set(first)), first[0] == 1)
         large = [record for record in first if record.size == 1_000_001]
         print(len({record.stack_id for record in large}), large[0].native_stack_id, large[0].native_segment_generation)
@@ -86,12 +86,12 @@ PROGRAMS = {
     "peak, leaks and temporary allocations": """
         for get in ("get_high_watermark_allocation_records", "get_leaked_allocation_records",
                     "get_temporary_allocation_records"):
-            records = [record for record in getattr(record_it, get)() if record.size >= 1_000_000]
+            records = [record for record in getattr(recording, get)() if record.size >= 1_000_000]
             print(get, sorted((record.size, record.n_allocations, names(record)) for record in records))
-            print(all(record.tid == record_it.metadata.main_thread_id for record in records))
+            print(all(record.tid == recording.metadata.main_thread_id for record in records))
     """,
     "metadata": """
-        metadata = record_it.metadata
+        metadata = recording.metadata
         print(metadata.peak_memory >= 5_000_000, metadata.pid == os.getpid(), metadata.command_line)
         print(type(metadata.start_time).__name__, metadata.start_time <= metadata.end_time, metadata.file_format)
         print(metadata.has_native_traces, metadata.trace_python_allocators, metadata.python_allocator)
@@ -276,7 +276,7 @@ def test_program_prints_the_same_with_memray_and_with_heaptide(tmp_path: Path, n
     import textwrap
 
     body = textwrap.dedent(PROGRAMS[name])
-    program = RECORD + ERROR + "record_it = record()\n" + body
+    program = RECORD + ERROR + "recording = record()\n" + body
     expected = printed(tmp_path / "memray", program)
     assert printed(tmp_path / "heaptide", program, HEAPTIDE_COMPAT="memray") == expected
     assert expected.strip()

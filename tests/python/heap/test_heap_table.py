@@ -1,4 +1,4 @@
-"""Tests that the table of ``hp.heap()``, which needs neither a collection nor the assembled objects, is that of both."""
+"""Tests that the table of ``hp.heap()`` is the same with and without a collection and the assembled objects."""
 
 from __future__ import annotations
 

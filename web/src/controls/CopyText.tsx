@@ -1,4 +1,4 @@
-/** A button that copies a text and says whether it did. */
+/** A button that copies a text and shows whether it succeeded. */
 import { useSignal } from '@preact/signals';
 import { copyText } from '../table/copy.ts';
 

@@ -41,7 +41,7 @@ export function totalOf({ columns }: LinesData, table: Table, index: number): nu
   return column.total === 'sum' ? values.reduce((all, value) => all + value, 0) : Math.max(...values);
 }
 
-/** Formats a total; one that is not a sum says so. */
+/** Formats a total; one that is not a sum is marked. */
 export function totalText(data: LinesData, table: Table, index: number): string {
   const column = data.columns[index]!;
   const text = cellText(column, totalOf(data, table, index));

@@ -4,9 +4,9 @@
 //! happens to need the arena is not the line that fills it. So the stack of an arena's mapping ends with a separate frame,
 //! which reports recognize by its file.
 //!
-//! Only the interpreter's own slots of `mmap` get this hook, so an arena is a private anonymous mapping of the allocator's
-//! size that the interpreter requests. The interpreter maps nothing else of that size: its data stacks are smaller, and
-//! Python's `mmap` module maps shared memory by default.
+//! The hook that adds the frame is only in the interpreter's own slots of `mmap`. So an arena is a private anonymous mapping
+//! of the arena size that the interpreter requests. The interpreter maps nothing else like that: its data stacks are
+//! smaller, and Python's `mmap` module maps shared memory by default.
 //!
 //! Runs on: the thread that starts a session or traces jobs. Allocates: bypassing the hooks. Locks: none.
 

@@ -129,7 +129,7 @@ pub unsafe fn read_code_from<'a, M: Memory>(
     out: &'a mut CodeBuffers,
 ) -> Result<CodeText<'a>, Unreadable> {
     let at = &layout.code;
-    // SAFETY: every object has its type here.
+    // SAFETY: every object has its type at this offset.
     let object_type = unsafe { memory.word(code.wrapping_add(at.ob_type)) };
     if object_type.ok_or(Unreadable::Address)? != at.type_address {
         return Err(Unreadable::NotCode);

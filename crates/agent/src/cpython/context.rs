@@ -10,7 +10,7 @@
 //! array node      [16] 32 nodes or 0
 //! collision node  [16] number of words   [32] key, value, …
 //! ```
-//! No header says where a thread state stores its context, and the map is private, so both are determined at run time.
+//! No header shows where a thread state stores its context, and the map is private, so both are determined at run time.
 //! The caller runs [`learn`] in contexts whose address is known, compares the results of [`value_of`] with Python's in
 //! maps of all sizes, and then calls [`trust`]. Without trust, jobs are distinguished by thread.
 //!

@@ -18,8 +18,8 @@ unsafe impl Sync for LayoutCell {}
 static LAYOUT: LayoutCell = LayoutCell(std::cell::UnsafeCell::new(None));
 static READY: AtomicBool = AtomicBool::new(false);
 static GET_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
-/// The function that returns the attached thread state; 0 in versions where it returns the state of another thread if the
-/// calling thread does not hold the GIL.
+/// The function that returns the attached thread state. 0 before Python 3.12, where it returns the state of the thread
+/// that holds the GIL.
 static GET_ATTACHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the interpreter's layout; `None` if it is unknown. Then no Python stacks are recorded.
@@ -43,16 +43,15 @@ pub fn thread_state() -> usize {
     function()
 }
 
-/// Returns the calling thread's `PyThreadState`, as [`thread_state`] does, in fewer instructions while the thread holds the
-/// GIL.
+/// Returns the same as [`thread_state`], in fewer instructions while the thread holds the GIL.
 #[inline(always)]
 pub fn attached_thread_state() -> usize {
     let function = GET_ATTACHED.load(Ordering::Relaxed);
     if function == 0 {
         return thread_state();
     }
-    // SAFETY: `prepare` stored the address of PyThreadState_GetUnchecked of a version in which it reads a variable of the
-    // calling thread: the state that is attached to the thread, or null. The function has no preconditions.
+    // SAFETY: `prepare` stored the address of PyThreadState_GetUnchecked, which has no preconditions. From Python 3.12 on it
+    // reads a thread-local variable: the state that is attached to the calling thread, or null.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     match function() {
         0 => thread_state(),

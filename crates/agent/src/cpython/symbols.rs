@@ -38,7 +38,7 @@ pub struct Symbols {
     pub unicode_type: usize,
     /// `PyGILState_GetThisThreadState`; needs no GIL and may return null.
     pub this_thread_state: unsafe extern "C" fn() -> Opaque,
-    /// `PyThreadState_GetUnchecked`, an address; 0 if there is none. It needs no GIL and may return null.
+    /// The address of `PyThreadState_GetUnchecked`, or 0 if it is missing. The function needs no GIL and may return null.
     pub attached_thread_state: usize,
     /// `PyThreadState_Get`.
     pub current_thread_state: unsafe extern "C" fn() -> Opaque,
@@ -70,9 +70,9 @@ pub struct Symbols {
     pub add_pending_call: unsafe extern "C" fn(PendingCall, *mut c_void) -> c_int,
     /// `Py_DecRef`.
     pub dec_ref: unsafe extern "C" fn(Opaque),
-    /// `PyContextVar_Set`: a new reference to what resets the variable, or null with an error set.
+    /// `PyContextVar_Set`: returns a new reference to a token for `PyContextVar_Reset`, or null with an error set.
     pub context_set: unsafe extern "C" fn(Opaque, Opaque) -> Opaque,
-    /// `PyContextVar_Reset`: -1 with an error set.
+    /// `PyContextVar_Reset`: returns 0, or -1 with an error set.
     pub context_reset: unsafe extern "C" fn(Opaque, Opaque) -> c_int,
 }
 

@@ -9,7 +9,7 @@ use super::walk::Walk;
 use crate::cpython::offsets::{numpy_array, object};
 use crate::cpython::references::Object;
 
-/// The maximum number of items of a list or tuple that are added together.
+/// A census adds at most this many items of a list or tuple at once. The rest waits in `long`.
 const MAX_ADDED: usize = 32;
 
 impl<O: Output> Walk<'_, O> {
@@ -70,7 +70,7 @@ impl<O: Output> Walk<'_, O> {
         let mut position = 0;
         let with = |key, value| {
             let label = match only_strings {
-                // The key itself is not read, which would wait for memory.
+                // Reading the key itself would wait for memory.
                 true => Label::new(EdgeType::Key, self.names.of_object(reader, key)),
                 false => self.key_label(key, position),
             };
@@ -136,7 +136,7 @@ impl<O: Output> Walk<'_, O> {
             return;
         }
         // SAFETY: the description has the number of the element type. If the elements are objects, a contiguous array
-        // that owns them has as many references or nulls as its bytes say.
+        // that owns them has as many references or nulls as fit into its bytes.
         unsafe {
             if reader.half(description, numpy_array::TYPE_NUMBER) == numpy_array::OBJECTS {
                 if let Some(bytes) = array_bytes(reader, array) {

@@ -1,7 +1,7 @@
 //! Scans objects for a census, in batches of one type.
 //!
-//! Batches are fast: the type is read once per batch, the processor's branch predictions are right, and the contents of
-//! one object are prefetched while another is scanned. A census needs neither the order of objects nor their referrers.
+//! Batches are fast: the type is read once per batch, and the processor predicts most branches correctly. While one object
+//! is scanned, the contents of another are prefetched. A census needs neither the order of objects nor their referrers.
 
 use heaptide_capture::heap::Label;
 
@@ -19,7 +19,7 @@ use crate::cpython::references::{Object, Type};
 const BATCH: usize = 32;
 /// Batches that are filled at the same time; a power of two.
 const BATCHES: usize = 256;
-/// Sorted objects are removed from the list when it has at least this many.
+/// Sorted objects are removed from the list when they are at least this many, and at least half of it.
 const MIN_REMOVED: usize = 1 << 12;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! other than a remaining object refers to it, and so is everything reachable from it. This is the collector's own rule. It
 //! takes less time than a collection, because most objects are found alive in one pass instead of two.
 //!
-//! A snapshot finds its unreachable objects itself. [`needs_collection`] decides whether leaving them out of a table has the
-//! result of a collection.
+//! A snapshot finds its unreachable objects itself, and a table leaves them out. [`needs_collection`] reports when a
+//! collection could change that table, or is worthwhile.
 
 use std::ffi::{c_int, c_void};
 use std::ops::ControlFlow;

@@ -118,7 +118,7 @@ pub struct Walked {
     roots: Vec<Root>,
     header: HeapHeader,
     redact: Redaction,
-    /// Whether a collection may change more than it frees: see [`garbage::needs_collection`].
+    /// Whether the caller should collect garbage and walk again: see [`garbage::needs_collection`].
     pub needs_collection: bool,
 }
 

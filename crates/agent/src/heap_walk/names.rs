@@ -92,7 +92,7 @@ impl NameTable {
 
 /// Slots of a new index of texts; always a power of two.
 const FIRST_SLOTS: usize = 1 << 13;
-/// An odd number whose bits look random.
+/// An odd number with irregular bits. A product with it mixes the bits of the other factor.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// An index from texts to their numbers, without copies of the texts.
@@ -148,7 +148,7 @@ impl TextIndex {
         }
     }
 
-    /// Adds the number of a text that the index does not contain. Returns `None` without memory.
+    /// Adds the number of a text that the index does not contain. Returns `None` if memory for a larger index is missing.
     fn add(&mut self, hash: u32, number: u32) -> Option<()> {
         if self.n_used * 4 >= self.slots.len() * 3 {
             let slots = Column::zeroed(self.slots.len() * 2)?;

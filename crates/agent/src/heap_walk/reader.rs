@@ -313,7 +313,7 @@ impl Reader {
         unsafe { self.c_text_is(self.type_field(type_, TypeField::Name), name) }
     }
 
-    /// Returns whether a dict is known to have only `str` keys; a dict without this mark may also have no others.
+    /// Returns whether the interpreter marked a dict as one with only `str` keys. Some such dicts lack the mark.
     ///
     /// # Safety
     /// The object is an instance of dict or of a subclass.

@@ -184,8 +184,8 @@ impl<O: Output> Walk<'_, O> {
         };
     }
 
-    /// Records the references of an instance of a plain class without traversing it, in the order in which it would report
-    /// them: slots, attributes, dict, class. Returns flags of the object.
+    /// Records the references of an instance of a plain class without calling `tp_traverse`, but in the order of that
+    /// function: slots, attributes, dict, class. Returns flags of the object.
     ///
     /// # Safety
     /// `type_number` is that of the object's type, whose `scan` is `Instance`; the object is tracked, so it is complete.
@@ -218,7 +218,7 @@ impl<O: Output> Walk<'_, O> {
         let n_values = if values == 0 { 0 } else { n_attributes };
         for number in 0..n_values {
             let name = self.types[type_number as usize].attributes[number];
-            // SAFETY: the values are as many as the names of the class, and each is a reference or null.
+            // SAFETY: there are as many values as names of the class, and each is a reference or null.
             let target = unsafe { Object::at(word_at(values + number * 8)) };
             self.edge(target, Label::new(EdgeType::Attribute, name));
         }
@@ -242,7 +242,7 @@ impl<O: Output> Walk<'_, O> {
         let entry = &self.types[type_number as usize];
         let (function, special) = (entry.traverse, entry.special);
         // SAFETY: the caller promises that the object may be traversed by this function. `entry` describes its type,
-        // so `special` says whether it is a dict, a generator or a frame.
+        // so `special` shows whether it is a dict, a generator or a frame.
         let dict = unsafe {
             let dict = dict_of(reader, entry, object);
             self.collect_referents(function, object);

@@ -12,7 +12,7 @@ impl<O: Output> Walk<'_, O> {
     /// Records the references of a type.
     ///
     /// # Safety
-    /// `type_number` is that of the type's own type, and `collected` says whether the type has a collector's header.
+    /// `type_number` is that of the type's own type, and `collected` is true if the type has a collector's header.
     pub(super) unsafe fn type_references(
         &mut self,
         type_number: u32,

@@ -163,8 +163,8 @@ impl NestedForJobs {
     }
 }
 
-/// A call of one of Python's allocators while no session records. The thread's state is marked once for the whole call,
-/// not again for each of its events. Ends when it is dropped.
+/// A call of one of Python's allocators while no session records. It marks the thread's state as busy once, not once for
+/// each of its events. Dropping it ends the call.
 pub struct WholeCall(*mut ThreadState);
 
 impl WholeCall {

@@ -1,10 +1,10 @@
-//! Hooks of Python's own allocators (raw, mem and object domain), which sessions with objects record.
+//! Hooks of Python's own allocators (raw, mem and object domain). Sessions with objects and traced jobs install them.
 //!
 //! A hook calls the allocator that the interpreter had before (pymalloc, malloc, debug hooks). The calls to the C
 //! library that this allocator makes meanwhile belong to the same allocation and are not recorded again.
 //!
-//! Another tool (`tracemalloc`, for example) may install its own hooks later. They call Heaptide's hooks, which therefore
-//! stay below them when the recording stops. Then they only forward calls. The next recording installs further hooks above
+//! Another tool (`tracemalloc`, for example) may install its own hooks later, which call Heaptide's. So Heaptide's hooks
+//! stay installed when the recording stops, and then only forward calls. The next recording installs further hooks above
 //! those of the tool, each with its own original: hooks that shared one would call each other for ever.
 
 use std::cell::UnsafeCell;
@@ -20,7 +20,7 @@ use crate::cpython::{MemAllocator, Symbols};
 use crate::record::threads::Nested;
 
 const N_DOMAINS: usize = 3;
-/// Hooks of one domain that can be in use at once: each tool that was installed during a recording keeps one.
+/// The maximum number of levels of one domain in use at once. Each tool that was installed during a recording keeps one.
 const MAX_LEVELS: usize = 32;
 
 /// The state of the hooks that were installed together in one domain. The interpreter passes its address to them.
@@ -181,7 +181,7 @@ unsafe fn original(level: Pointer) -> (&'static MemAllocator, bool) {
     }
 }
 
-/// Marks the time inside the original allocator.
+/// Marks the thread as inside the original allocator, until the result is dropped.
 #[inline(always)]
 fn nested<const MODE: u8>() -> (Option<Nested>, Option<NestedForJobs>) {
     if MODE == JOBS {

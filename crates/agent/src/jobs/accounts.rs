@@ -156,9 +156,9 @@ impl Accounts {
         self.parts.remove(&block.number);
     }
 
-    /// Removes a block if that changes no other account than the one of the job that allocated it. The thread's previous
-    /// event allocated a block for the job `newest`, or it is `None`. Returns `false` if [`Accounts::released_after`] must
-    /// remove the block.
+    /// Removes a block if only the account of the job that allocated it changes. Otherwise it returns `false`, and
+    /// [`Accounts::released_after`] must remove the block. `newest` is the job of the block that the thread's previous event
+    /// allocated, if it allocated one.
     #[inline(always)]
     pub fn try_release(&mut self, newest: Option<u32>, address: usize) -> bool {
         if !self.parts.is_empty() {
@@ -170,7 +170,7 @@ impl Accounts {
             if block.job == NO_JOB {
                 return true;
             }
-            // The newest block of another job may be the new version of this one (`replaced`).
+            // If another job allocated the newest block, that block may be the new version of this one (`replaced`).
             let account = match newest {
                 Some(job) if job != block.job => None,
                 _ => jobs.get_mut(block.job),

@@ -1,4 +1,4 @@
-//! The table of live blocks by address: open addressing, of which most lookups read one cache line.
+//! The table of live blocks by address. It uses open addressing; most lookups read one cache line.
 //!
 //! An allocator gives a freed address away again soon. So the entry of a freed block keeps its address, and the next block
 //! at this address takes the same entry without a search. Entries of freed blocks disappear when the table is rebuilt,
@@ -141,7 +141,7 @@ impl Blocks {
         live.map(|entry| (entry.address, &entry.block))
     }
 
-    /// Removes the entries of freed blocks, and makes the table larger or smaller if that fits the number of live blocks.
+    /// Removes the entries of freed blocks, and adapts the size of the table to the number of live blocks.
     #[cold]
     #[inline(never)]
     fn rebuild(&mut self) -> Result<(), NoRoom> {
@@ -187,7 +187,7 @@ mod tests {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            // Neighbouring blocks of 16 bytes, of which the table holds first more and more, then fewer.
+            // Addresses of neighbouring blocks of 16 bytes: first more and more of them, then a few again and again.
             let n_addresses = if number < 100_000 {
                 number / 4 + 1
             } else {

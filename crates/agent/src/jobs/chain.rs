@@ -8,8 +8,9 @@
 //! entries:    main   load   parse   item                  sum of an entry = sum of its caller × BASE + hash of the frame
 //!             └─────── site: up to MAX_FRAMES ───────┘    site = sum of item − sum of main's caller × BASE^frames
 //! ```
-//! As in `record::stack`, a remembered frame is read only after a live frame has pointed to it. An equal instruction
-//! proves an equal code object where it is a pointer, because all entries are forgotten when a known code object is freed.
+//! As in `record::stack`, a remembered frame is read only after a live frame has pointed to it. In versions where the
+//! instruction is a pointer, an equal instruction proves an equal code object: if a known one is freed, the chain forgets
+//! all entries.
 //!
 //! Runs on: the thread whose stack it is. Allocates: for a new site, bypassing the hooks. Locks: to number a new site.
 
@@ -19,12 +20,12 @@ use crate::cpython::interpreter::{innermost, is_shim, word};
 use crate::record::codes;
 
 const MAX_ENTRIES: usize = 512;
-/// Frames, with shims between C and Python, that are read if none is remembered. A site has fewer.
+/// The maximum number of frames, including shims between C and Python, to read if none is remembered.
 const MAX_FRESH: usize = 4 * MAX_FRAMES;
 const N_HINTS: usize = 256;
 const N_CACHED: usize = 256;
 
-/// An odd number, like all its powers, so that no information is lost in a product.
+/// This number and all its powers are odd, so a product with one of them loses no information.
 const BASE: u64 = 0xd134_2543_de82_ef95;
 const BASE_POWER: u64 = {
     let mut power = 1u64;
@@ -101,7 +102,7 @@ impl Chain {
         }
     }
 
-    /// `BY_CODE` if the instruction is an index, so that only the code object distinguishes two functions.
+    /// `BY_CODE` is true if the instruction is an index. Then only the code object distinguishes two functions.
     ///
     /// # Safety
     /// As for [`Chain::site`].

@@ -28,8 +28,9 @@ pub struct ThreadMemory {
     is_noted: u32,
     /// The thread's last release, in case it fails or is part of a `realloc`.
     released: Released,
-    /// The block that the thread allocated last, and its job; 0 if a release followed.
+    /// The address of the block that the thread allocated last; 0 if a release followed.
     newest: usize,
+    /// The job of that block.
     newest_job: u32,
 }
 
@@ -209,14 +210,14 @@ pub unsafe fn allocated(
     let thread_state = thread_state();
     // SAFETY: the Python thread state is this thread's own.
     let mut job = unsafe { current(memory, thread_state, accounts) };
-    // Most allocations follow no release that may belong to them.
+    // Most allocations are not part of a `realloc`, which would have noted a release.
     let old = match memory.released.state {
         NOTHING => None,
         _ => memory.take_resized(allocator, &mut job),
     };
     let site = match interpreter::layout() {
-        // SAFETY: `thread_state` is this thread's own or 0, under a layout that was checked. Only its own thread uses an
-        // entered state, of which `memory` is another field.
+        // SAFETY: `thread_state` is this thread's own or 0, and the layout was checked. Only its own thread uses an entered
+        // state, and `memory` refers to another field of it.
         Some(layout) if job != NO_JOB => unsafe {
             (*state)
                 .chain
@@ -252,7 +253,7 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, release: Releas
     // SAFETY: as in `allocated`.
     let memory = unsafe { &mut (*state).jobs };
     let newest = std::mem::take(&mut memory.newest);
-    // Most blocks are freed by the job that allocated them, and then it is not needed to know which job frees them.
+    // Usually one account changes, whichever job frees the block. Then the current job need not be determined.
     let newest_job = (newest != 0).then_some(memory.newest_job);
     if release == Release::Final && accounts.try_release(newest_job, address) {
         memory.released.state = NOTHING;

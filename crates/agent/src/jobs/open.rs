@@ -1,7 +1,7 @@
-//! The accounts of jobs that are not settled yet, by the number of the job.
+//! The accounts that are not settled yet, by the number of their job.
 //!
-//! Nearly every event changes one account, that of the current job. So the position of an account is cached by the lowest
-//! bits of the job's number: jobs are numbered in order, so jobs that run at the same time seldom share these bits.
+//! Nearly every event changes one account, that of the current job. So a cache has the positions of accounts by the lowest
+//! bits of the job's number. Jobs are numbered in order, so jobs that run at the same time seldom share these bits.
 
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ impl Account {
         self.peak_bytes = self.peak_bytes.max(self.kept_bytes);
     }
 
-    /// Undoes [`Account::keep`], without the effect on the peak.
+    /// Undoes [`Account::keep`], except that the peak stays.
     #[inline(always)]
     pub fn drop_kept(&mut self, size: usize) {
         self.kept_bytes = self.kept_bytes.saturating_sub(size as u64);

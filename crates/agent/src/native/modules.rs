@@ -42,14 +42,15 @@ pub fn on_unload() {
     GENERATION.fetch_add(1, Ordering::Release);
 }
 
-/// Threads that read a library which they found by a guessed address, and calls of `dlclose` that run now.
+/// The number of threads that are reading a library which they found by a guessed address.
 static GUESSES: AtomicUsize = AtomicUsize::new(0);
+/// The number of running calls of `dlclose`.
 static UNLOADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls `read` while `dlclose` unloads nothing. Returns `None` if a library is being unloaded now.
 ///
-/// A library in which a frame of this thread continues stays loaded. A guessed address may lie in any library, which another
-/// thread may unload.
+/// A library to which a frame of this thread returns stays loaded. A guessed address may lie in any library, and another
+/// thread may unload that one.
 pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
     // Each side announces itself before it checks the other one, so at least one of them sees the other.
     GUESSES.fetch_add(1, Ordering::SeqCst);
@@ -60,7 +61,7 @@ pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
 
 /// Calls `unload`, the real `dlclose`, after threads have finished to read libraries by guessed addresses.
 pub fn unload<T>(unload: impl FnOnce() -> T) -> T {
-    // Such a thread needs microseconds and waits for nothing. The limit is for one that was stopped meanwhile.
+    // A reading thread waits for nothing and finishes within microseconds, unless a debugger or a signal stops it.
     const N_WAITS: usize = 100_000;
     UNLOADS.fetch_add(1, Ordering::SeqCst);
     for _ in 0..N_WAITS {

@@ -217,14 +217,14 @@ pub unsafe fn stop() -> Option<Stopped> {
         Keeper::Running(keeper) => keeper::stop(keeper),
         Keeper::Paused(checkpoints) => checkpoints,
     };
-    // No thread finds a failure any more, so none starts to count dropped events. Some may still be counting.
+    // After the swap no thread starts to count events that a failed recording drops. Some may still be counting.
     if !ORDER.dropped.swap(null_mut(), Ordering::SeqCst).is_null() {
         all_quiet &= wait_for_recording_threads();
     }
     if all_quiet {
         threads::for_each_state(|state| {
-            // SAFETY: no thread records, and the order word is 0, so none uses the fields for recording again. If jobs are
-            // traced, a thread may still use the field `jobs`, so this code makes no reference to the whole state.
+            // SAFETY: no thread records, and the order word is 0, so none uses the fields for recording again. A thread
+            // with traced jobs may still use the field `jobs`, so this code makes no reference to the whole state.
             unsafe {
                 // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
                 (*state).sampler.forget();

@@ -19,7 +19,7 @@ pub use ledger::{ledger, own_at_resident_peak, resident_peak};
 use site_groups::SiteGroups;
 pub use still_alive::still_alive;
 
-/// The maximum number of findings of one sort; more would not help users.
+/// The maximum number of findings of one check; more would not help users.
 const MAX_PER_SORT: usize = 3;
 
 /// Returns the findings, the most important first.

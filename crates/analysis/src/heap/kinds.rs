@@ -19,7 +19,7 @@ pub struct TypeSum<'t> {
     pub dict_bytes: u64,
 }
 
-/// Returns the rows of all kinds but those in `without`. Equal to the partition by kind of the objects that were summed.
+/// Returns the rows of all kinds except those in `without`. They equal those of a partition of the same objects by kind.
 pub fn rows_of_sums(sums: &[TypeSum<'_>], without: &[String]) -> Vec<Row> {
     let owned: u64 = sums.iter().map(|one| one.dicts).sum();
     let owned_bytes: u64 = sums.iter().map(|one| one.dict_bytes).sum();

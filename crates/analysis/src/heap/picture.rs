@@ -255,7 +255,7 @@ impl Picture {
                     kind => kind,
                 };
                 let mut lines = vec![kind.to_owned()];
-                // Heapy writes a length as `*3`, which says nothing either.
+                // Heapy writes a length as `*3`, which most readers do not know either.
                 let sample = heap.sample(object);
                 match sample.split_once('*') {
                     Some((address, n_items)) if address.starts_with("0x") => {

@@ -27,7 +27,7 @@ pub struct LineRow {
     pub text: String,
     /// `None` if the line was not run, or line events were not recorded.
     pub visits: Option<LineVisits>,
-    /// `None` if nothing was allocated there, or not recorded.
+    /// `None` if the line allocated nothing, or if there is no recording.
     pub heap: Option<LineHeap>,
 }
 
@@ -46,9 +46,9 @@ pub struct LineVisits {
 pub struct LineHeap {
     pub total_bytes: u64,
     pub n_allocations: u64,
-    /// Alive when the heap was largest.
+    /// Live at the peak.
     pub peak_bytes: u64,
-    /// Alive when recording ended.
+    /// Live when the recording ended.
     pub leaked_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Interned locations: the same function, file and line has one [`LocationId`] in all processes.
+//! Interned locations: the same function, file and line have one [`LocationId`] in all processes.
 
 use std::rc::Rc;
 
@@ -44,7 +44,7 @@ impl Location {
         &*self.file == OWN_FILE
     }
 
-    /// File and line; only the file if lines are merged or not known.
+    /// File and line; only the file if the line is unknown or lines are merged.
     pub fn file_and_line(&self) -> String {
         match self.line {
             1.. => format!("{}:{}", self.file, self.line),

@@ -1,4 +1,4 @@
-//! Reasons why a file cannot be opened as a capture, with messages that say what to do.
+//! Reasons why a file cannot be opened as a capture, with messages that name the remedy.
 
 use std::fmt;
 use std::io;

@@ -342,7 +342,7 @@ impl RegistryBuilder {
         registry.jobs = Arc::new(self.jobs);
         registry.resident.sort_by_key(|sample| sample.time);
         registry.clocks.sort_by_key(|point| point.ticks);
-        // A point at which one of the clocks stops or goes back says nothing about the rate of the other.
+        // A point at which one of the clocks stops or goes back shows nothing about the rate of the other.
         registry.clocks.dedup_by(|later, kept| {
             later.ticks == kept.ticks || later.monotonic_ns < kept.monotonic_ns
         });

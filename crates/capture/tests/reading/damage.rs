@@ -298,10 +298,10 @@ proptest! {
     ) {
         let mut file = killed(&chunks);
         let header_len = FileBuilder::new().bytes.len();
-        let n_areas_bytes = file.bytes.len() - header_len;
+        let areas_len = file.bytes.len() - header_len;
         let mut changed = Vec::new();
         for (at, flip) in flips {
-            let at = header_len + at.index(n_areas_bytes);
+            let at = header_len + at.index(areas_len);
             file.bytes[at] ^= flip;
             changed.push(at);
         }

@@ -1,4 +1,4 @@
-//! Colours and common lines of the views.
+//! Colours of the terminal views, and lines that all of them have.
 
 use heaptide_report::text::shorten;
 use ratatui::Frame;
@@ -106,8 +106,8 @@ pub(super) fn line(frame: &mut Frame, area: Rect, y: u16, line: Line) {
     }
 }
 
-/// Returns the first of `n_all` rows to show if `n_rows` fit. The chosen row is visible, no row stays empty at the
-/// bottom while rows are hidden above, and otherwise the view scrolls as little as possible.
+/// Returns the index of the first of `n_all` rows to show, where `n_rows` fit. The chosen row is visible. No row at the
+/// bottom is empty while rows are hidden above. Within these limits the view scrolls as little as possible.
 pub(super) fn scroll(first: usize, chosen: usize, n_rows: usize, n_all: usize) -> usize {
     let least = (chosen + 1).saturating_sub(n_rows);
     first

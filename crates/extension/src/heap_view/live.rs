@@ -1,6 +1,6 @@
 //! The heap of a view: a snapshot file, or a walk of this process that is assembled when an operation first needs it.
 //!
-//! A table of kinds does not need it. Assembling takes about as long as the walk itself.
+//! A table of kinds does not need the assembled heap. Assembling takes about as long as the walk.
 
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -17,7 +17,7 @@ type Row = (u64, u64, String);
 pub struct HeapPartition {
     set: HeapSet,
     partition: Partition,
-    /// The same with the row of each object, if `partition` consists of sums only.
+    /// The partition with the row of each object. Computed when it is first needed, if `partition` has only sums.
     full: OnceLock<Partition>,
 }
 

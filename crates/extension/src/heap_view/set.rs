@@ -16,7 +16,7 @@ use super::{HeapPartition, HeapView, learn_sites, rendered};
 #[pyclass(frozen, module = "heaptide._native")]
 pub struct HeapSet {
     pub(super) heap: Arc<LiveHeap>,
-    /// Computed when they are first needed, if the set is `reachable`.
+    /// If `reachable` is set, the objects are computed when they are first needed.
     pub(super) objects: Arc<OnceLock<ObjectSet>>,
     pub(super) reachable: Option<Arc<Reachable>>,
 }

@@ -178,7 +178,7 @@ fn mode_changes(quality: &Quality) -> Vec<String> {
     notes
 }
 
-/// How the processes were recorded whose mode did not change, one note for each mode.
+/// One note for each mode: how many processes it recorded from start to end.
 fn unchanged_modes(quality: &Quality) -> Vec<String> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for process in quality.processes.iter().filter(|it| it.modes.len() == 1) {

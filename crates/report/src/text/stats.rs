@@ -123,7 +123,8 @@ pub fn stats(
     page.additions(stats)
 }
 
-/// Lifetime classes with their names, `last` for blocks that were never freed; classes with the same name, too short to distinguish, are merged.
+/// Returns lifetime classes with their names; `last` is the name of blocks that were never freed. Very short lifetimes can
+/// have the same name: then their classes are merged.
 fn lifetime_lines(classes: &[LifetimeClass], last: &str) -> Vec<(String, LifetimeClass)> {
     let mut lines: Vec<(String, LifetimeClass)> = Vec::new();
     for class in classes {
@@ -187,7 +188,7 @@ impl Page<'_> {
                 0 => String::new(),
                 n => format!(", {n} {what}"),
             };
-            // A job that did not end has no memory at its end, which "0 B" would claim.
+            // "0 B" would claim that jobs left nothing at their end. Here no job has ended.
             let retained = match job.n_running == job.n_jobs {
                 true => String::new(),
                 false => format!(", retained {}", with_error(job.retained)),
@@ -385,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_that_did_not_end_have_no_retained_bytes() {
+    fn retained_bytes_are_left_out_if_no_job_of_the_group_ended() {
         let amount = |bytes| Amount {
             bytes,
             ..Amount::default()

@@ -70,7 +70,7 @@ class LiveServer:
             connection.close()
 
     def close(self) -> None:
-        """End the connection and delete the capture. The reader still has the file open."""
+        """Close the connection and delete the capture. The reader still has the file open."""
         self._connection.close()
         for name in (self.path, self._folder):
             try:
@@ -166,7 +166,7 @@ def connect(port: int) -> socket.socket:
 
 
 def greeting_of(connection: socket.socket) -> dict[str, Any]:
-    """Receive the greeting of a server; OSError if it is not a Tracker."""
+    """Receive the greeting of a server. Raises OSError if the server is not a Tracker."""
     connection.settimeout(TIMEOUT)
     text = b""
     while not text.endswith(b"\n") and len(text) < MAX_GREETING:

@@ -7,7 +7,7 @@ start and stop with the scheduler's, even if the scheduler was not being recorde
 and the session variable follow the triggerer's child and the workers of an API server.
 
 Airflow has no hook at the start of these processes, so Heaptide replaces the functions that Airflow runs in them. If a
-future version renames one of these functions, its processes are not recorded, and one line in the log says so.
+future version renames one of these functions, its processes are not recorded, and one line in the log reports this.
 """
 
 from __future__ import annotations

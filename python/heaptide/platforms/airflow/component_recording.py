@@ -128,7 +128,7 @@ def ask(component: str, chosen: Profiling, word: str) -> None:
 def watch_control_file(
     component: str, role: str, chosen: Profiling, start: Callable[[str], object], stop: Callable[[str], object]
 ) -> None:
-    """From now on, start and stop the recording of this process as the control file says."""
+    """From now on, start and stop the recording of this process as the control file requests."""
     global _seen
     path = control_file(component, chosen.folder)
     _seen = _content(path)

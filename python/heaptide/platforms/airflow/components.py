@@ -5,7 +5,7 @@ decorator. The replacement records with Heaptide if the configuration selects th
 Airflow's decorator. When the function runs, the process has already become a daemon and will not fork again to detach.
 Workers have no such decorator; for them Heaptide uses the callback that Airflow runs in the daemon.
 
-If anything fails, the component still runs, and one line in its log says what failed.
+If anything fails, the component still runs, and one line in its log names what failed.
 """
 
 from __future__ import annotations

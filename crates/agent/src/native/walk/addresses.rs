@@ -63,8 +63,8 @@ fn fill(cached: &mut Cached) {
     let pc = cached.pc;
     match modules::owner_of(pc) {
         Owner::Module(module) => {
-            // SAFETY: a frame of this thread continues in the library, or `dlclose` waits for `while_none_unloads`. In
-            // both cases the library stays loaded.
+            // SAFETY: a frame of this thread returns to the library, or `dlclose` waits for `while_none_unloads`. In both
+            // cases the library stays loaded.
             cached.rule = unsafe { rule_of(&module, pc) };
             let own = modules::on_unload as *const () as usize;
             if !(module.start..module.end).contains(&own) {

@@ -64,7 +64,7 @@ const MIN_BYTES: u64 = 64 << 10;
 const MIN_NEW_BYTES: u64 = 8 << 10;
 const N_PILES: usize = 3;
 const N_SITES: usize = 3;
-/// Lines that allocated less than one part in this many of a suspect's bytes are left out.
+/// The minimum bytes of a site are the bytes of its suspect, divided by this number.
 const MIN_SITE_SHARE: u64 = 100;
 
 /// Suspects of a snapshot, the largest first. If `new` is given, only these objects have weight.

@@ -1,4 +1,4 @@
-"""The options of memray's commands. `docs/coming-from/memray-code.md` says what each does here."""
+"""The options of memray's commands. `docs/coming-from/memray-code.md` describes what each does here."""
 
 from __future__ import annotations
 

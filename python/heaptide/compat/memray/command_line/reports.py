@@ -113,7 +113,7 @@ def _new_file(output: str, force: bool) -> list[str]:
     path = Path(output).expanduser()
     if not force and path.exists():
         raise MemrayCommandError(f"File already exists, will not overwrite without --force: {output}", exit_code=1)
-    # Checked here, because a failure of the report is reported as an unreadable capture.
+    # Without this check the command would report an unreadable capture.
     for number, is_wrong in ((errno.ENOENT, not path.parent.is_dir()), (errno.EISDIR, path.is_dir())):
         if is_wrong:
             raise MemrayCommandError(str(OSError(number, os.strerror(number), output)), exit_code=1)

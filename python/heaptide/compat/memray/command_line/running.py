@@ -91,7 +91,7 @@ def _run_into_file(options: argparse.Namespace, words: list[str]) -> int:
 
 
 def _run_unrecorded(options: argparse.Namespace) -> int:
-    """Run a program whose records nobody wants: no file can be mapped at the null device."""
+    """Run a program without recording it, for `-o /dev/null`: the null device cannot be mapped into memory."""
     kind = "module" if options.run_as_module else "code" if options.run_as_cmd else "script"
     return run_program({"kind": kind, "target": options.script, "arguments": options.script_args}, lambda: 0)
 

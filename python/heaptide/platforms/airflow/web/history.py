@@ -57,7 +57,7 @@ def of_task_instance(dag_id: str, run_id: str, task_id: str, map_index: int) -> 
 
 
 def _mark_killed_on_other_hosts(dag_id: str, rows: list[dict[str, Any]]) -> None:
-    """Mark running processes of other hosts as killed if Airflow says that their try has failed."""
+    """Mark running processes of other hosts as killed if their try has failed in Airflow."""
     known: dict[tuple[str, str, int], dict[int, str | None]] = {}
     for row in rows:
         if row["outcome"] == results.RUNNING and not results.is_visible(row):
