@@ -75,7 +75,8 @@ pub(crate) struct ThreadState {
     /// Events in the chunk being filled.
     pub n_events: u32,
     /// The low bits of the order word while this thread is the one that recorded last. One entry for each class of hooks,
-    /// `EXACT` and `SAMPLED`: only the class of the mode that the thread has adopted has the token, the other `NO_TOKEN`.
+    /// `EXACT` and `SAMPLED`: only the class of the mode that the thread has adopted has the token, the other `NO_TOKEN`. Both
+    /// are `NO_TOKEN` before the thread joins a session.
     pub tokens: [u64; 2],
     /// The address of the next record; null before the first chunk.
     pub position: *mut u8,
