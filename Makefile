@@ -97,7 +97,7 @@ test-pages: build/venv/.wheel ## Check the pages: their sources, that the commit
 	COMMAND_UNDER_TEST=$(CURDIR)/build/venv/bin/heaptide scripts/test-pages
 
 .PHONY: web
-web: ## Build the pages from web/src into web/dist; needs Node; no other target does.
+web: ## Build the pages from web/src into web/dist; needs Node, which other targets can do without.
 	cd web && npm install --no-save --no-audit --no-fund && npm run build
 
 .PHONY: bench

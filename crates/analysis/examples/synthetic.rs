@@ -1,8 +1,8 @@
 //! Writes a capture of a synthetic program, to benchmark reports:
 //! `cargo run --release -p heaptide-analysis --example synthetic -- FILE EVENTS LIVE_BLOCKS [THREADS]`
 //!
-//! Each thread allocates its share of the live blocks from two hundred call stacks, then replaces them in scattered
-//! order. Threads alternate every thousand events.
+//! Each thread allocates its share of the live blocks from one hundred call stacks, then replaces them in scattered
+//! order. Threads alternate after at most a thousand events.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -130,7 +130,7 @@ impl Thread {
 
     /// Writes one or two events and returns their number.
     fn step(&mut self, state: u64, n_live: u64) -> u64 {
-        // For one allocation in four, one or two frames of the stack change.
+        // For one allocation in four, the two innermost frames are replaced.
         if state >> 62 == 0 || self.depth == 0 {
             let n_popped = self.depth.min(2);
             if n_popped > 0 {

@@ -1,4 +1,4 @@
-//! Entries of the registry stream: the threads, code objects and memory samples that event streams refer to.
+//! Entries of the registry stream: the threads, code objects and jobs that event streams refer to, and memory samples.
 //!
 //! Each is `u8 tag, varint length, fields`, so a reader can skip unknown entries.
 

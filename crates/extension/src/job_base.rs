@@ -1,7 +1,8 @@
 //! The base class of `heaptide.jobs.Job`: begins and ends a job without calling Python code.
 //!
-//! Python code runs only if modules were imported since the last job, if job records are written, or if the settings hide
-//! keys and labels. A failure is reported by `heaptide.containment`, and the program continues.
+//! Python code runs only if modules were imported since the last job, if the job begins for another thread, if job records
+//! are written, or if the settings hide keys and labels. A failure is reported by `heaptide.containment`, and the program
+//! continues.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,7 +33,7 @@ pub struct JobBase {
     #[pyo3(get, set)]
     key: Option<Py<PyAny>>,
     labels: Py<PyDict>,
-    /// `labels` belong to the job that this one is like; the program gets a copy.
+    /// This job was made from another one and shares the dict of its labels. The program gets a copy.
     are_labels_shared: bool,
     #[pyo3(get, set)]
     number: u32,
@@ -453,7 +454,7 @@ impl JobBase {
         JobCall::new(slf)
     }
 
-    /// Begin a new job like this one and return its steps: those of the generator that the function returns.
+    /// Begin a new job like this one. Return an iterator over the generator that the function returns, as part of the job.
     fn steps(
         slf: &Bound<'_, JobBase>,
         function: &Bound<'_, PyAny>,

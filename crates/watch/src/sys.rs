@@ -25,7 +25,7 @@ const FORWARDED: [i32; 11] = [
 /// Signals that Python ignores from its start; a program expects the default action.
 const IGNORED_BY_PYTHON: [i32; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
-/// A pending signal.
+/// A signal that this process received.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived {
     pub signal: i32,
@@ -33,7 +33,7 @@ pub struct Arrived {
     pub is_from_process: bool,
 }
 
-/// Blocks signals, which are then received one by one, until it is dropped.
+/// Keeps signals blocked until it is dropped. Meanwhile [`HeldSignals::wait`] receives them one by one.
 pub struct HeldSignals {
     held: libc::sigset_t,
     before: libc::sigset_t,
@@ -43,7 +43,7 @@ pub struct HeldSignals {
 }
 
 impl HeldSignals {
-    /// Blocks the forwarded signals and SIGCHLD.
+    /// Blocks the forwarded signals, SIGCHLD and SIGCONT.
     pub fn hold() -> HeldSignals {
         let mut held = MaybeUninit::uninit();
         let mut before = MaybeUninit::uninit();
@@ -83,7 +83,8 @@ impl HeldSignals {
         })
     }
 
-    /// Makes a command start with the signal mask and actions that this process started with.
+    /// Makes a command start with the signal mask that this process started with. Resets the actions that Python and
+    /// [`HeldSignals::hold`] changed.
     pub fn restore_in(&self, command: &mut Command) {
         let (before, ignored_children) = (self.before, self.ignored_children);
         // SAFETY: the closure runs between fork and exec and calls only async-signal-safe functions; it owns a copy

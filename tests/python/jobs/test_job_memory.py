@@ -154,7 +154,7 @@ def test_job_reports_its_own_peak_and_retained_bytes(heaptide_run: Run, stats: S
     capture = heaptide_run(HEAD + textwrap.dedent(program)).capture
     jobs = {job["name"]: job for job in stats(capture, "--by", "job")["heaptide"]["jobs"]}
     assert sorted(jobs) == ["job 0", "job 1", "job 2"]
-    # The interpreter keeps some memory of each thread that a job started.
+    # The interpreter keeps some memory of each thread that works for a job.
     slack = 5_000 if program in (STARTED_BY_JOBS, OTHER_THREAD) else 1_000
     for job in jobs.values():
         check(job, slack)

@@ -43,7 +43,7 @@ if "fork" in sys.argv:
 
 
 def limit_file_size() -> None:
-    """Let no file become larger than the first part of the capture."""
+    """Limit the size of files, so that only the first part of the capture fits."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (290_000, 290_000))
 
 

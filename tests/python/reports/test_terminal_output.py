@@ -34,7 +34,7 @@ kept = main()
 
 @pytest.fixture(scope="module")
 def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Record a program of three functions, one of them far larger than the others."""
+    """Record a program in which three functions allocate, one of them far more than the others."""
     folder = tmp_path_factory.mktemp("a-folder-with-a-long-name") / "and-another-one" / "jobs"
     folder.mkdir(parents=True)
     (folder / "program.py").write_text(PROGRAM)

@@ -26,7 +26,7 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 # The first words of an indented block that is Python.
 PYTHON = ("import ", "from ", "with ", "@", "heaptide.", "app", "def ", "tracer")
 
-# The examples rely on these facts: the functions keep their signatures, and modules and classes are known.
+# A module that mypy also checks: decorated functions keep their signatures, and Heaptide's modules and classes have types.
 USES = """
 from collections.abc import AsyncIterator, Iterator
 

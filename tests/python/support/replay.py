@@ -20,7 +20,7 @@ class Allocation:
 
 @dataclass
 class Replay:
-    """Threads by their number in the capture, as (thread ID of the system, name), and all allocations in order."""
+    """The threads and all allocations of a capture. `threads` maps a thread's number to its system ID and its name."""
 
     threads: dict[int, tuple[int, str]] = field(default_factory=dict)
     allocations: list[Allocation] = field(default_factory=list)

@@ -84,7 +84,7 @@ def test_mprof_prints_the_same_peaks_for_heaptides_file(tmp_path: Path, recorded
     whole, children = by_mprof
     assert whole > 64
     assert sum(size > 16 for size in children.values()) >= 2
-    # The same numbers and names: number, name, time, date; here number, date, time, name.
+    # Both list the same numbers and names. mprof prints number, name, time, date; Heaptide number, date, time, name.
     listed = [line.split()[:2] for line in mprof("list", cwd=tmp_path).splitlines()]
     _, *rows = heaptide("list", cwd=tmp_path).stdout.splitlines()
     assert [[row.split()[0], row.split()[-1]] for row in rows] == listed

@@ -4,9 +4,9 @@
 //! it. The result is in the interpreter's own format, so one reader serves both:
 //!
 //! ```text
-//! in    1 0000 lll cc …   one entry for each instruction or two, with columns
+//! in    1 0000 lll cc …   an entry for every one or two instructions, with columns
 //! out   1 1101 lll dd     up to 8 code units, and the change of the line
-//!       1 1111 lll        8 more units of the same line
+//!       1 1111 lll        up to 8 more units of the same line
 //! ```
 
 use heaptide_capture::line_table::steps;

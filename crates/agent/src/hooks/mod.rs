@@ -3,8 +3,8 @@
 //! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture.
 //! [`named`] finds the names of lookups and import slots in it. Tests compare the list with the documentation.
 //!
-//! Each function has one hook per [`HookMode`]. A session decides once which of them it installs, so a hook never has to
-//! check the mode.
+//! Each function has one hook per [`HookMode`]. A session installs the hooks of its mode, and others if the mode changes, so
+//! the hooks for one mode do not check it. Only the hooks for jobs check it on every call.
 
 pub(crate) mod events;
 mod job_events;

@@ -74,8 +74,9 @@ pub(crate) struct ThreadState {
     pub busy: AtomicU32,
     /// Events in the chunk being filled.
     pub n_events: u32,
-    /// By class of hook, `EXACT` or `SAMPLED`: the low bits of the order word while this thread is the one that recorded last.
-    /// `NO_TOKEN` before it joined, and for the class whose mode it has not adopted.
+    /// The low bits of the order word while this thread is the one that recorded last. One entry for each class of hooks,
+    /// `EXACT` and `SAMPLED`: only the class of the mode that the thread has adopted has the token, the other `NO_TOKEN`. Both
+    /// are `NO_TOKEN` before the thread joins a session.
     pub tokens: [u64; 2],
     /// The address of the next record; null before the first chunk.
     pub position: *mut u8,
@@ -132,8 +133,8 @@ pub(crate) enum Entered {
     No,
 }
 
-/// Begins an event: marks this thread's state busy and returns it; null if the event must not be recorded, or only if it is
-/// a release.
+/// Begins an event: marks this thread's state busy and returns it. Returns null if the event must not be recorded, and while
+/// Python code of Heaptide runs, when only releases are recorded.
 #[inline(always)]
 pub(crate) fn enter() -> *mut ThreadState {
     match enter_any() {

@@ -1,11 +1,13 @@
 //! The mode of a running session, and its change.
 //!
 //! ```text
-//! note in the registry → first releases (`record::releases`) → publish → cut in the order of events → hooks
+//! note in the registry → start to record first releases (`record::releases`) → publish → cut in the order of events → hooks
 //! ```
 //! After the cut every thread takes a new sequence number before its next event, and finds the published mode there
-//! (`record::adoption`). Hooks that do not record every release are installed after the cut. So a release that they omit
-//! never belongs to a block that another thread recorded in the former mode.
+//! (`record::adoption`). Unless the samples of the former mode stay valid, the first release at each address is recorded
+//! from the change on, because its block may belong to the former mode. Hooks that omit releases are installed after the
+//! cut. Before it, another thread could still record a block of the former mode at an address that was already released
+//! once, and these hooks would omit the release of that block.
 //!
 //! Runs on: the thread that changes the mode (with the GIL). Allocates: bypassing the hooks. Locks: `LIFECYCLE`.
 

@@ -162,8 +162,8 @@ fn neighbours(heap: &Heap, object: u32, role: Role, forward: bool) -> Vec<u32> {
     neighbours
 }
 
-/// The shortest path from a root to an object, one box below the other. One box has the number of objects in the middle
-/// of a long path.
+/// The shortest path from a root to an object, one box below the other. In a long path, one box replaces the objects in
+/// the middle and shows their number.
 pub fn path(heap: &Heap, object: u32) -> Picture {
     let mut picture = Picture::default();
     let Some(path) = heap.distances().path_to(object) else {

@@ -60,8 +60,8 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// For each group the line that allocated most of its bytes. `None` if the lines of most of its objects are not known:
-/// a recording without `--objects` has only the lines of objects too large for the object allocator.
+/// For each group, the line that allocated more of its bytes than any other line. `None` if the lines of most of its objects
+/// are not known: a recording without `--objects` has only the lines of objects too large for the object allocator.
 pub fn of_groups(heap: &Heap, n_groups: usize, group_of: &[u32]) -> Vec<Option<Site>> {
     if heap.stacks().is_none() {
         return vec![None; n_groups];

@@ -64,8 +64,8 @@ impl<'a> Modules<'a> {
         }
     }
 
-    /// The part of a file's path that does not depend on where its package is installed, or the whole path if no import
-    /// folder is known.
+    /// The part of a file's path that does not depend on where its package is installed, or the whole path if it is in none
+    /// of the known folders.
     pub fn path_below<'f>(&self, file: &'f str) -> &'f str {
         for folder in PACKAGE_FOLDERS {
             if let Some(at) = file.rfind(folder) {

@@ -36,7 +36,7 @@ pub(super) enum Container {
     Slot,
 }
 
-/// The chunks of a file, sorted, and the gaps between them.
+/// The chunks of a file, sorted, and the damage that was found with them.
 #[derive(Default)]
 pub(super) struct Sorted {
     pub(super) registry: Vec<ChunkRef>,
@@ -78,7 +78,7 @@ impl Sorted {
             .into_iter()
             .filter(|doubt| match doubt.unless {
                 Unless::AnyInSlot => !any_in_slot,
-                // The program was killed while it wrote the checkpoint: the events to replace are still in the file.
+                // If the program was killed while it wrote the checkpoint, the file still has the events that it would replace.
                 Unless::Found(CHECKPOINT_STREAM, _) => lost_checkpoint,
                 Unless::Found(stream, number) => self.find(stream, number).is_none(),
                 Unless::InBlock(stream, number) => self
@@ -124,7 +124,7 @@ impl Sorted {
         chunks.get(index)
     }
 
-    /// Sorts by (stream, number). Of two copies of a chunk, keeps the block, or the longer of two slots, which was read
+    /// Sorts by (stream, number). Of two copies of a chunk, keeps the block. Of two slots, keeps the longer one: it was read
     /// later. The other copy becomes its spare.
     pub(super) fn each_once(&mut self, mut chunks: Vec<ChunkRef>) -> Vec<ChunkRef> {
         chunks.sort_by_key(|chunk| {

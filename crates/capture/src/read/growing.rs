@@ -1,4 +1,4 @@
-//! A capture that its program is still writing: each refresh finds the chunks that are new, and reads nothing twice.
+//! A capture that its program is still writing: each refresh finds the chunks that are new, and no event is replayed twice.
 //!
 //! The program does not have to cooperate: its chunks lie in memory shared with the file. A refresh may find gaps, because
 //! the program continues while the reader goes from slot to slot. A chunk is *taken* when its events have been replayed.
@@ -282,7 +282,7 @@ impl GrowingCapture {
         self.capture.settled_to = self.first_area;
     }
 
-    /// Drops the chunks of the last refresh that were taken completely.
+    /// Drops the chunks of the last refresh, after their replay. Blocks that were not taken completely stay pending.
     pub fn forget_taken(&mut self) {
         let (cursors, next_of_registry) = (&self.cursors, self.registry_at.0);
         self.pending.retain(|chunk| {

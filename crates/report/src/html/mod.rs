@@ -108,8 +108,8 @@ fn fill(
     insert(out, template, &packed)
 }
 
-/// Compresses the largest tree whose data fits in `max_bytes`. The size of a frame depends on names, threads and
-/// allocators, so the limit is found by trial. A tree that is too large is cut again, in proportion.
+/// Cuts a tree until its compressed data fits in `max_bytes`, and returns the data. The size of a frame depends on names,
+/// threads and allocators, so the limit is found by trial. A tree that is too large is cut again, in proportion.
 fn fit(
     cut: &dyn Fn(FlameLimits) -> Flame,
     mut limits: FlameLimits,

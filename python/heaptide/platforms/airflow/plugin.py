@@ -80,7 +80,7 @@ class HeaptidePlugin(AirflowPlugin):  # type: ignore[misc]
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:
-        """List the workers of the API server; Airflow calls this in each of them."""
+        """Let a worker of the API server obey the control file of its component. Airflow calls this in each process."""
         if cls.fastapi_apps:
             _on_load()
 

@@ -22,7 +22,7 @@ pub(crate) fn arguments() -> Command {
             "Show runs, peaks, leaks and memory limits of jobs.\n\n\
              Reads the job records that a program writes with HEAPTIDE_JOBS=FOLDER, and captures of programs that mark jobs, of any \
              number of processes and hosts. \
-             A row has all runs of one job name: outcomes, median time, peaks, the bytes that a run leaves with a verdict, and \
+             A row has all runs of one job name: outcomes, median time, peaks, the bytes that a run leaves, a verdict on leaks, and \
              a suggested memory limit. A job whose process died while it ran counts as killed.",
         )
         .after_help(

@@ -23,7 +23,7 @@ pub(crate) fn arguments() -> Command {
                 .value_name("GROUP")
                 .value_parser(group)
                 .help_heading("Filters")
-                .help("list jobs or processes, or group these: job, process, host, label:KEY"),
+                .help("list jobs or processes, or group processes: job, process, host, label:KEY"),
         )
         .arg(arguments::json())
         .args(output::arguments())

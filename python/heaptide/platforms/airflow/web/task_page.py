@@ -53,7 +53,7 @@ def _empty(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
 
 
 def _tries(rows: list[dict[str, Any]], shown: dict[str, Any], key: dict[str, Any]) -> str:
-    """Return links to the other processes of this task instance."""
+    """Return links to all processes of this task instance, if there are several; the shown one is marked."""
     if len(rows) == 1:
         return ""
     links = []
