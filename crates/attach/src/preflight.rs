@@ -1,4 +1,4 @@
-//! Checks whether a process can be entered, before Heaptide changes anything in it.
+//! Checks whether a process can be entered (made to run Heaptide's code), before Heaptide changes anything in it.
 
 use std::io;
 

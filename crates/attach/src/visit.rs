@@ -5,7 +5,8 @@
 //! target process:  remove `request` · act · write `answer`
 //! ```
 //! Only one side can remove `request`. The target acts only if it removed the file; this process removes it after a timeout.
-//! So a failed visit never has an effect later.
+//! So a visit that fails because the target did not start in time never has an effect later. A target that started and did
+//! not finish in time may still act.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -62,11 +63,11 @@ pub struct RecordingRequest {
 pub struct VisitResult {
     /// Path of the capture or snapshot, as the process sees it.
     pub capture: PathBuf,
-    /// A warning from the process; empty if there is none.
+    /// A warning from the process; empty if there is none. After [`take_heap`] the pause in milliseconds.
     pub note: String,
     /// Final path of the capture; empty if it is already there.
     pub final_path: PathBuf,
-    /// The longest time for which a thread of the process was paused.
+    /// The longest time for which this process paused a thread of the process to enter it.
     pub paused: Duration,
     pub took: Duration,
 }
@@ -123,8 +124,9 @@ pub fn take_heap(target: &Target, request: &HeapRequest) -> Result<VisitResult, 
     )
 }
 
-/// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file. The file
-/// is at `final_path`, or in the shared folder under the given name, and the caller fetches it from there.
+/// Makes a visit for which the process loads the package `heaptide`, installed or copied, and writes a file. If `direct` is
+/// `Ok`, the process writes the file at `final_path`. If it is `Err(name)`, the process writes a file of this name in a shared
+/// folder, and the caller fetches it from there.
 fn visit_with_package(
     target: &Target,
     mut arguments: Arguments,
@@ -212,7 +214,7 @@ fn visit(
     })
 }
 
-/// Makes the process run the code; returns how long one of its threads was paused.
+/// Makes the process run the code. Returns the longest pause of a thread.
 fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration, Refusal> {
     if let Some(remote) = RemoteExecution::find(target)? {
         let timeout = remote.timeout();
@@ -221,7 +223,8 @@ fn enter(target: &Target, shared: &SharedFolder, text: &str) -> Result<Duration,
                 return Ok(Duration::ZERO);
             }
             // The main thread is blocked, so withdraw the request. If that is too late, the thread has accepted it and
-            // only waits for the GIL. Injecting now would remove the script that the thread is about to run.
+            // only waits for the GIL. So wait for it: an injected visit would end first and remove the shared folder, with
+            // the script that the thread is about to run.
             if !remote.withdraw()? && is_taken(target, shared, START_TIMEOUT)? {
                 return Ok(Duration::ZERO);
             }
@@ -332,7 +335,7 @@ impl Arguments {
         self.text += &format!(", \"{name}\": [{}]", texts.join(", "));
     }
 
-    /// Returns one statement. It runs in the main module and defines no names there.
+    /// Returns one line of Python. An injected line runs in the main module, and defines no names there.
     fn text(&self) -> String {
         let program = TEXT.replace("ARGUMENTS", &format!("{{{}}}", self.text));
         format!("{LEAVE_OUT};exec({}, {{}})", quoted(&program))

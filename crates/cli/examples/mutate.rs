@@ -6,7 +6,7 @@
 //! Each input is a sample (built in, or a given `.tide`, `.heap`, `.timeline`, `.dat` or `.bin` file), changed as
 //! `testkit::mutation` describes, and read by one command. A command may refuse an input. Failures are panics, inputs that
 //! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report names each with its
-//! seed; `mutate 1 --seed SEED` repeats it. The exit code is 1 if there was a failure.
+//! seed; `mutate 1 --seed SEED`, with the same samples, repeats it. The exit code is 1 if there was a failure.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -330,7 +330,7 @@ fn heap(builder: HeapBuilder) -> Vec<u8> {
     write_heap(&builder.finish(), Vec::new()).expect("writing to a vector succeeds")
 }
 
-/// A module that holds a linked list, a set of texts with values, an exception, and a cycle that nothing holds.
+/// A module that holds a linked list and a set of texts with values, and a cycle that nothing holds.
 fn mixed() -> HeapBuilder {
     let mut heap = HeapBuilder::new();
     let module = heap.object("module", 72);

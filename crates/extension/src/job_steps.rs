@@ -51,7 +51,8 @@ impl JobSteps {
         }
     }
 
-    /// Runs one step as part of the job, and ends the job with the generator. `None` is the end without a result.
+    /// Runs one step as part of the job. When the generator ends, the job ends. Returns what the step produced; `None` if the
+    /// generator returned no result.
     fn advance<'py>(
         slf: &Bound<'py, JobSteps>,
         step: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<PySendResult<'py>>,
@@ -157,6 +158,7 @@ fn send<'py>(
     generator: &Bound<'py, PyAny>,
     value: &Bound<'py, PyAny>,
 ) -> PyResult<PySendResult<'py>> {
-    // `call` returned what a generator function returns; anything else raises TypeError here.
+    // The decorated function may return another object than a generator. If the object is no iterator, the cast raises
+    // TypeError.
     generator.cast::<PyIterator>()?.send(value)
 }

@@ -41,7 +41,7 @@ const MAX_HELD_BYTES: usize = 20 << 20;
 ///
 /// In a bounded capture it begins after the checkpoint.
 ///
-/// Chunks are decoded on other threads; `sink` and `on_progress` run on the calling one.
+/// Other threads decode chunks. `sink` and `on_progress` run on the calling thread, which also decodes.
 pub fn replay(
     capture: &Capture,
     on_progress: &mut dyn FnMut(u64),

@@ -1,8 +1,8 @@
 //! mprof's format: `CMDLINE`, `MEM`, `CHLD` and `FUNC` lines, sizes in MiB, Unix times.
 //!
-//! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the node, the
-//! limit and the exit status. Real files contain empty lines, and lines in any order, because the parent may write its
-//! samples late.
+//! Facts that mprof does not record are in lines that begin with `HEAPTIDE`, which its reader skips: the host and rank, the
+//! backend, the limit, OOM kills, the exit status and others. Real files contain empty lines, and lines in any order,
+//! because the parent may write its samples late.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -95,7 +95,7 @@ pub fn read_call(values: &str) -> Option<Call> {
     })
 }
 
-/// Returns `None` if no line is mprof's.
+/// Returns `None` if no line is valid in this format.
 pub fn read(text: &str) -> Option<Timeline> {
     let mut timeline = Timeline::default();
     let mut children: HashMap<&str, usize> = HashMap::new();

@@ -87,7 +87,7 @@ const BROKEN: Unsupported = Unsupported::LayoutMismatch {
     what: "the chain of frames",
 };
 
-/// Reads the stack as the hooks do, without frames that Python does not show yet.
+/// Reads the stack by the layout that the hooks use, and leaves out frames that the interpreter hides.
 fn stack_by_offsets(
     memory: &mut Probed,
     layout: &Layout,
@@ -131,7 +131,8 @@ fn chain_by_offsets(
 
 /// Checks that the outermost frame is a shim where shim frames exist: every entry from C into Python makes one.
 ///
-/// Without this check a wrong offset of the owner byte could pass, since Python also hides shims for other reasons.
+/// Without this check a wrong offset of the owner byte could pass: a shim never runs a visible instruction, so
+/// [`is_hidden`] leaves it out even if its owner byte is misread.
 fn confirm_shims(
     memory: &mut Probed,
     layout: &Layout,

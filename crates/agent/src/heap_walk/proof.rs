@@ -48,12 +48,12 @@ pub(super) fn locals(reader: &Reader, token: Object) -> Option<Object> {
         name = read.filter(|(value, _)| *value == token.address());
         ControlFlow::Break(())
     };
-    // SAFETY: the thread is the calling one, which holds the GIL, and the layout was proved.
+    // SAFETY: the thread is the calling one, which holds the GIL, and the layout was checked against this interpreter.
     let walked = unsafe { thread_frames(&reader.layout, interpreter::thread_state(), &mut visit) };
     walked.ok().and(name).map(|(_, name)| name)
 }
 
-/// Returns whether the attributes of the instance are at the offsets of the layout. Before 3.11 all instances have a dict.
+/// Returns whether the attributes of the instance are at the offsets of the layout. Before 3.11 they are always in a dict.
 pub(super) fn attributes(reader: &Reader, instance: Object, proof: Proof) -> bool {
     if reader.heap.inline_values == InlineValues::None {
         return true;

@@ -21,7 +21,7 @@ fn names() -> Vec<&'static str> {
     HOOKS.iter().map(|it| it.name.to_str().unwrap()).collect()
 }
 
-/// The Markdown files below a folder, each as one line of text.
+/// `README.md` and the Markdown files below `docs/` of a folder, each as one line of text.
 fn documents(folder: &Path) -> Vec<String> {
     let mut folders: Vec<PathBuf> = vec![folder.join("docs")];
     let mut files = vec![folder.join("README.md")];

@@ -1,6 +1,6 @@
 //! Marks of `heaptide.job` in captures: numbers of jobs, and their entries in the registry.
 //!
-//! Every job gets a number and a token, even without a recording: a recording may start while the job runs. The Python side
+//! Every job gets a number and a token, even without a recording: a recording may start while the job runs. The extension
 //! keeps a list of running jobs and announces them when a recording starts. Without a recording nothing else happens here,
 //! and no system call is made. Events find their job in `record::job_marks`.
 //!

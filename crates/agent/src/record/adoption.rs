@@ -12,7 +12,8 @@
 //! An allocation that was sampled before its thread adopted the wanted mode is recorded in the old mode, because its weight
 //! depends on the probability with which it was chosen.
 //!
-//! Runs on: the thread whose event it is. Allocates: never. Locks: the store's, when the chunk is handed over.
+//! Runs on: the thread whose event it is. Allocates: one mapping for the thread's native stack, if the mode needs it. Locks:
+//! the store's, when the chunk is handed over.
 
 use heaptide_capture::{Allocator, Frame, Lost};
 
@@ -33,7 +34,7 @@ pub(super) fn set_token(state: &mut ThreadState, token: u64) {
     state.tokens[usize::from(class)] = token;
 }
 
-/// Sets the fields of a thread's state that depend on the mode. The thread's chunk is empty.
+/// Sets the fields of a thread's state that depend on the mode. The thread must not have a chunk.
 pub(super) fn set_mode(state: &mut ThreadState, now: &ModeEntry) {
     state.mode = now.number;
     state.sampler.set_mean(now.mode.sample_bytes);
@@ -51,7 +52,7 @@ pub(super) fn set_mode(state: &mut ThreadState, now: &ModeEntry) {
     }
 }
 
-/// Adopts the wanted mode if the thread has another one. The thread has joined the session.
+/// Adopts the wanted mode if the thread has another one. The thread must have joined the session.
 #[cold]
 pub(crate) fn adopt(state: &mut ThreadState, session: &Session) {
     let now = session.current_mode();

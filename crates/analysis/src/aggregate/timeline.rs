@@ -7,11 +7,11 @@ use crate::model::{PeakMoment, ProcessStacks, Reading};
 
 /// More than the columns of any chart.
 const MAX_BINS: u64 = 1_000;
-/// The maximum number of bins of all processes together. With many processes, each has fewer bins, because it is drawn
-/// smaller.
+/// The maximum number of bins of all processes together, unless each has only [`MIN_BINS`]. With many processes, each has
+/// fewer bins, because it is drawn smaller.
 const MAX_BINS_OF_ALL: u64 = 100_000;
 const MIN_BINS: u64 = 50;
-/// Close to the resolution of a capture's clock.
+/// Finer than the resolution of a capture's clock.
 const MIN_BIN_NS: u64 = 100_000;
 
 pub(super) fn timeline(
@@ -90,7 +90,8 @@ fn at_the_highest_sums(
         changes.extend(heights.map(|it| (at(it.elapsed_ns), number, Some(it.bytes))));
         changes.push((at(process.duration_ns.max(last_ns)), number, None));
     }
-    // At the same time, rises come before falls, so that the sum is never too low.
+    // At the same time, larger heights come first and ends of processes last. So the sum contains a process that ends when
+    // another one starts.
     changes.sort_by_key(|&(time, number, height)| (time, Reverse(height), number));
     let bin_of = |ns: u64| ((ns / bin_ns) as usize).min(n_bins - 1);
     let apply = |heights: &mut [Option<u64>], (_, number, height): (u64, usize, Option<u64>)| {

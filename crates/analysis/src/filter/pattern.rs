@@ -71,7 +71,7 @@ fn contains(file: &str, folder: &str) -> bool {
     file.contains(folder) || file.starts_with(&folder[1..])
 }
 
-/// Whether a path ends with the stem and one suffix: `/srv/etl/load.py` does for `/etl/load.`.
+/// Whether a path ends with the stem and a suffix: `/srv/etl/load.py` does for `/etl/load.`.
 fn is_stem(file: &str, stem: &str) -> bool {
     let ending = match file.rfind(stem) {
         Some(at) => &file[at + stem.len()..],

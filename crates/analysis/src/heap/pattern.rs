@@ -19,7 +19,7 @@ pub enum Flag {
     Deep,
     /// Modules, types, code and frames: their referrers would explain nothing.
     Stopped,
-    /// Only roots refer to it.
+    /// No object outside `avoid` refers to it: only roots do, if anything.
     Root,
     /// The row with this index has the same objects.
     Seen(usize),

@@ -271,7 +271,7 @@ impl JobRun {
         Some(after as i64 - before as i64)
     }
 
-    /// The highest known resident size of its process while it ran.
+    /// The highest resident size of its process while it ran: the highest known one, or an estimate if that is higher.
     pub fn resident_high(&self) -> Option<u64> {
         let numbers = &self.numbers;
         let measured = [
@@ -280,7 +280,7 @@ impl JobRun {
             numbers.resident_before,
         ];
         let measured = measured.into_iter().filter_map(Maybe::get).max()?;
-        // Without samples of the resident size, the process grew by at least the peak of the job's own blocks.
+        // Without samples of the resident size, estimate that the process grew by the peak of the job's own blocks.
         let estimated = match (numbers.resident_peak.get(), numbers.resident_before.get()) {
             (None, Some(before)) => before.saturating_add(numbers.peak_bytes.get().unwrap_or(0)),
             _ => 0,

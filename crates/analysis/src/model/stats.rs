@@ -92,7 +92,7 @@ pub struct ModuleSum {
 pub struct Metadata {
     pub start_unix_ns: u64,
     pub end_unix_ns: u64,
-    /// The number of different frames on the recorded stacks.
+    /// The number of different frames on the recorded stacks of each process, summed over all processes.
     pub n_frames: u64,
     pub command: Vec<String>,
     pub pid: u32,

@@ -15,7 +15,7 @@ pub fn title(process: &Process) -> String {
     }
     let words: Vec<String> = words.map(str::to_owned).collect();
     let title = labels::title(&[], &words);
-    // After an unknown option of the interpreter.
+    // The title is empty if there is no program. It begins with `-` if an unknown option of the interpreter comes first.
     match title.starts_with('-') || title.is_empty() {
         true => process.name.clone(),
         false => title,

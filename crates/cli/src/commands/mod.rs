@@ -1,5 +1,5 @@
-//! The subcommands. To add one, add a file to the folder of its subject, its line in the folder's `mod.rs`, and its name and
-//! line for [`GROUPS`] below.
+//! The subcommands. To add one, add a file to the folder of its subject, its line in the folder's `mod.rs`, and here its
+//! import and its entry in [`GROUPS`].
 
 pub(crate) mod heap;
 pub(crate) mod job_control;

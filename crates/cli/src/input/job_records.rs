@@ -158,7 +158,7 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Fai
 }
 
 /// Returns, for each capture that recorded a job, its flame graph page, if one lies beside it, and the command that makes one.
-/// Addresses of pages are relative to `folder`, where the page with the links will be.
+/// The page with the links will be in `folder`; [`address`] describes the addresses of pages.
 pub(crate) fn capture_links(runs: &JobRuns, folder: Option<&Path>) -> Vec<CaptureLink> {
     let folder = folder.and_then(|folder| {
         let folder = if folder.as_os_str().is_empty() {

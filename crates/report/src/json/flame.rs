@@ -3,7 +3,9 @@
 //! ```text
 //! nodes.up         distance to the node's parent, which comes before it; the first node is the root
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
-//! owners.*         who wrote a file or native library, by its text: 0 the user, 1 a package, 2 Python's library, 3 the interpreter
+//! owners.text      a file or native library, as an index of `texts`
+//! owners.owner     who wrote it: 0 the user, 1 a package, 2 Python's library, 3 the interpreter
+//! own.*            allocations of a node itself, without those of its descendants: an entry for each node and origin
 //! own.step         difference between the node numbers of this entry and the previous one
 //! own.<measure>    bytes and counts, a column each; for sampled captures also the variance of the bytes, in square KiB
 //! lives.*          lifetimes of blocks, in bins of time: docs/reference/page-data.md
@@ -148,7 +150,7 @@ fn own(out: &mut dyn Write, own: &[Own], is_sampled: bool) -> io::Result<()> {
     last_column(out, "origin", own.iter().map(|entry| entry.origin))
 }
 
-/// Lifetimes of one own entry are adjacent, so most steps are 0. `age` is the number of bins from allocation to free.
+/// Lifetimes of one entry of `own` are adjacent, so most steps are 0. `age` is the number of bins from allocation to free.
 fn lives(out: &mut dyn Write, lives: &FlameLives) -> io::Result<()> {
     column(out, "edges_ns", lives.edges_ns.iter())?;
     let before = [0]

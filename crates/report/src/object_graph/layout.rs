@@ -14,7 +14,7 @@ pub const MARGIN: f64 = 20.0;
 const LABEL_PADDING: f64 = 3.0;
 /// The gap between parts that are not connected.
 const PART_GAP: f64 = 48.0;
-/// A box is wide enough for the tips of its arrows, up to this width.
+/// The width that a box reserves for each end of an arrow, and the maximum width that it reserves for all ends.
 const PORT: f64 = 9.0;
 const MAX_PORTS_WIDTH: f64 = 360.0;
 /// Parts wrap at this width, or at a width that gives the picture a good aspect ratio.

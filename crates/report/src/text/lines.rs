@@ -1,4 +1,4 @@
-//! A function line by line, in memory_profiler's columns, followed by Heaptide's own.
+//! A function line by line, in columns of memory_profiler, of a recording, or of both.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ impl Column {
         }
     }
 
-    /// The name in options.
+    /// Returns the column of a recording that has this name in options.
     pub fn from_name(name: &str) -> Option<Column> {
         match name {
             "allocated" => Some(Column::Allocated),

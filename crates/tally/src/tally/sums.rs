@@ -60,7 +60,7 @@ pub struct SiteSums {
     pub stack: StackId,
     pub stream: u32,
     pub allocator: Allocator,
-    /// As [`super::TallyOptions::jobs`] distinguishes it.
+    /// The job of the site; [`super::TallyOptions::jobs`] selects how jobs are distinguished.
     pub job: JobKey,
     pub total: Amount,
     pub live: Amount,

@@ -1,4 +1,5 @@
-//! `heaptide jobs`: one row per job name from job records, as text, JSON or a page; can fail in CI.
+//! `heaptide jobs`: a table of jobs from job records and captures, as text, JSON or a page. With `--fail-above` it exits with 1
+//! if a peak is too high, so that a CI job fails.
 
 use std::path::PathBuf;
 
@@ -167,7 +168,7 @@ fn paths(matches: &ArgMatches) -> Result<Vec<&PathBuf>, Failure> {
     }
 }
 
-/// The title of the page: the names of the files.
+/// The title of the page: the first path, and the number of the others.
 fn title(paths: &[&PathBuf]) -> String {
     let first = paths[0].display();
     match paths.len() {
