@@ -1,4 +1,6 @@
-"""Attaches and detaches many times on every supported Python of this machine, and on the newest in the forky root.
+"""Attaches and detaches many times on every supported Python of this machine.
+
+Versions that the machine lacks run in a Debian 14 (forky) root file system, if `scripts/in-forky` can enter it.
 
     python bench/attach_everywhere.py --wheel build/wheels/heaptide-*.whl --rounds 200
 

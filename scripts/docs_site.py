@@ -1,8 +1,8 @@
 """Builds the docs site into build/docs from the Markdown of the repository; `make docs` runs it.
 
 The site contains the README and every file that is reachable from it by links. It has the same folders as the
-repository, so relative links work in both. The build fails if no link leads to a page, if a link is broken, and if a
-page loads something from another host.
+repository, so relative links work in both. The build fails if a page is not linked from anywhere, if a link is broken,
+and if a page loads something from another host.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# An order with its line is eight objects: two instances, two dicts or lists, two strings, a tuple and a number.
+# An order with its line is eight objects: two instances, a list, a dict, two strings, a tuple and a number.
 OBJECTS_PER_ORDER = 8
 
 

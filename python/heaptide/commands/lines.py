@@ -130,6 +130,7 @@ def _report(
             report.deliver(text, None, "the program")
             sys.stdout.flush()
     except OSError as error:
+        target = output or "standard output"
         print_message(
-            f"the tables could not be written to {output} ({reason(error)}): check the folder and the space left"
+            f"the tables could not be written to {target} ({reason(error)}): check the folder and the space left"
         )

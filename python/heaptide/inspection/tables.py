@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """Part of a table: prints ten rows from `first` on. `more` has the next ten, `all` the whole table."""
+    """Part of a table: prints `n_rows` rows from `first` on, or all if 0. `more` has the next ten, `all` every row."""
 
     __slots__ = ("_first", "_n_rows", "_set")
 
@@ -134,7 +134,7 @@ class Partition:
         self._divided = divided
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the native table: `rows`, `members`, `members_between`, `table`, `heading`."""
+        """Return an attribute of the divided set: `rows`, `members`, `members_between`, `table`, `heading`."""
         return getattr(self._divided, name)
 
     @property

@@ -60,7 +60,7 @@ class timestamp:
     """Marks a block of code in the timeline: ``with profile.timestamp("load"):``."""
 
     def __init__(self, name: str = "<block>") -> None:
-        # As in mprof, the name of the module is empty and names contain no blanks.
+        # A line of mprof's format names `module.function`, without blanks. For a block, mprof leaves the module empty.
         self._name = "." + "_".join(name.split())
 
     def __enter__(self) -> None:

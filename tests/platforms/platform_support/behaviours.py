@@ -46,7 +46,7 @@ class Results:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the result of a test; a test with parameters passes if all its cases pass."""
         test = _test(report.nodeid)
-        if report.failed or report.skipped:
+        if report.failed or (report.skipped and self._outcomes.get(test) != "failed"):
             self._outcomes[test] = report.outcome
         elif report.when == "call":
             self._outcomes.setdefault(test, "passed")

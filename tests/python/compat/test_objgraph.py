@@ -222,7 +222,7 @@ kept = []
 def ratio(name, grow=None, **options):
     '''Return the CPU time of objgraph over that of Heaptide, both measured in turn; `grow` runs before each call.'''
     times = ([], [])
-    # A call on a small heap is short, so that other processes disturb most of a few calls.
+    # A call on a small heap is short. With few repetitions, other processes could disturb every one.
     for _ in range(7 if kept else 60):
         for each, module in zip(times, (objgraph, heaptide_objgraph)):
             if grow is not None:

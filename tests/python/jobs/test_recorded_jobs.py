@@ -135,7 +135,7 @@ def test_spawned_workers_have_their_own_jobs(tmp_path: Path) -> None:
     for row in rows:
         assert 300_000 <= row["retained_per_run"] < 301_000
         assert 5_300_000 <= row["peak_p50"] <= row["peak_max"] < 5_310_000
-    # The page names a worker by its role, not by its process ID alone.
+    # The table names a worker by its role, not by its process ID alone.
     shown = heaptide("jobs", "--by", "worker", *captures).stdout
     assert all(f"work on {row['process']['pid']} (mail worker)" in shown for row in rows)
 

@@ -49,7 +49,7 @@ class Host:
         self.folder = folder / name
         self.folder.mkdir()
         self.address = f"unix:{self.folder}/c.sock"
-        # A user of one host counts as another user on the other host, so requests need a token.
+        # Requests from another host always need a token. With a token of its own, the program demands it here as well.
         self.token = self.folder / "token"
         self.token.write_text(f"token-of-{name}")
         (self.folder / "job.py").write_text(JOB)

@@ -82,7 +82,7 @@ def test_thread_renamed_to_a_name_that_cannot_be_encoded_runs_and_ends(tmp_path:
     assert "main \N{REPLACEMENT CHARACTER}" in heaptide("parse", tmp_path / "job.tide").stdout
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on, threads of Python itself need a string")
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="from 3.14 on, Python requires a thread's name to be a string")
 @pytest.mark.parametrize("way", WAYS)
 def test_thread_whose_name_is_not_a_string_starts(tmp_path: Path, way: str) -> None:
     program = """

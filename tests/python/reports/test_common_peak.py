@@ -1,4 +1,4 @@
-"""Tests that every report of several processes shows one moment: their common peak, or each process at its own peak."""
+"""Tests that all reports of several processes show the same peak: the common one, or the sum of each process's own."""
 
 from __future__ import annotations
 

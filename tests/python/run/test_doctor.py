@@ -15,7 +15,7 @@ NAMES = ["interpreter", "version", "recording", "this folder", "settings", "atta
 
 def examine(folder: Path, **env: str) -> tuple[int, dict[str, tuple[str, str]]]:
     """Run the command. Returns its exit code, and sign and sentence of each check."""
-    # PATH has no other command named heaptide: the command would also check its version.
+    # `heaptide doctor` also checks the version of the `heaptide` on PATH, so PATH contains none.
     done = heaptide("doctor", check=False, cwd=folder, env={**os.environ, "PATH": "/nowhere", **env})
     assert done.stderr == ""
     rows = [(line[:6].strip(), line[6:20].strip(), line[20:]) for line in done.stdout.splitlines()]

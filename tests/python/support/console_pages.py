@@ -4,8 +4,8 @@ A console block is a fence of the language `console`: lines that start with `$ `
 output. A comment `<!-- not run: REASON -->` above a block keeps it from being run. A Python block that starts with a
 comment `# NAME.py` is a file that the reader saves.
 
-The shape of an output is its text without the parts that differ from run to run: numbers, sizes, times, paths and bars. In a shown
-output, `…` means any text, and a line `…` any lines.
+The shape of an output is its text without the parts that differ from run to run: numbers, sizes, times, paths and bars.
+In a shown output, `…` means any text, and a line `…` any lines.
 """
 
 from __future__ import annotations

@@ -108,7 +108,10 @@ class _Lives:
 
 
 def lifetimes(events: EventList, max_snapshots: int, merge_threads: bool) -> list[TemporalAllocationRecord]:
-    """Return the sites with the snapshots between which their blocks were live, without blocks live at no snapshot."""
+    """Return the sites with the snapshots between which their blocks were live.
+
+    Blocks that were freed before the next snapshot are left out.
+    """
     lives = _Lives(events, max_snapshots, merge_threads)
     intervals: dict[Site, dict[Any, Interval]] = {}
     for block in lives.blocks:
