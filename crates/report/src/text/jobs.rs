@@ -222,7 +222,7 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
     if rows.iter().any(|row| row.suggested_limit_bytes.is_some()) {
         writeln!(
             out,
-            "limit: highest resident size of a process while it ran the job, plus 20%"
+            "limit: highest resident size of a process while it ran the job, plus 20%, rounded up to a multiple of 16 MiB"
         )?;
     }
     Ok(())
