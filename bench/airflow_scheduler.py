@@ -26,7 +26,7 @@ from measure import succeed
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = HERE.parent / "build" / "platforms" / "airflow"
-MEMRAY_FOLDER = ENVIRONMENT / "memray-beside"
+MEMRAY_FOLDER = ENVIRONMENT / "memray-package"
 KEY = "AIRFLOW__PROFILING__"
 COUNTED = re.compile(r"Collected : (\d+)")
 SWITCH = """

@@ -251,7 +251,7 @@ def test_component_does_not_end_a_recording_that_others_started(answers: Answers
 @pytest.mark.behaviour("memray_keeps_its_keys")
 def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     environment = installed("airflow")
-    memray_folder = environment.folder / "memray-memray_folder"
+    memray_folder = environment.folder / "memray-package"
     if not (memray_folder / "memray").exists():
         requirements = PROGRAMS.parent / "requirements-memray.txt"
         environment.run(
