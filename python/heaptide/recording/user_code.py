@@ -1,8 +1,9 @@
 """Finds the folders of user code and of libraries, for the header of a capture.
 
 With them, a report on any machine can distinguish frames of user code. User code is the main script's folder, the main
-module's package, editable installs, and the packages that `HEAPTIDE_MY_CODE` names. This module raises no exception,
-and imports no module that the program may not have imported.
+module's package, editable installs, and the packages that `HEAPTIDE_MY_CODE` names. For an installed command it is the
+folder in which the command was started, and the folders of the Python files that its arguments name. This module raises
+no exception, and imports no module that the program may not have imported.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ def _describe(command: list[str] | None) -> CodeFolders:
     folders, packages = _of_main(command)
     scripts = {os.path.join(prefix, "bin") for prefix in prefixes}
     if any(folder in scripts for folder in folders):
-        # An installed command. Its user code is in the folder in which it was started.
-        folders = [_current_folder()]
+        # An installed command, such as a job runner.
+        words = program.arguments() if command is None else command
+        scripts_named = [word for word in words[1:] if word.endswith(".py") and os.path.isfile(word)]
+        folders = [_current_folder(), *(folder for script in scripts_named for folder in _folders_of(script))]
     for site in sites:
         folders += _editable_installs(site)
     named = "" if sys.flags.ignore_environment else os.environ.get(VARIABLE, "")

@@ -93,3 +93,16 @@ def test_script_that_uses_a_tracker_knows_its_own_code(job: Path) -> None:
     findings = json.loads(heaptide("stats", "--json", job.parent / "job.tide").stdout)["heaptide"]["findings"]
     [finding] = [finding for finding in findings if finding["kind"] == "holds_most"]
     assert finding["user"]["file"] == str(job / "body.py")
+
+
+def test_script_that_an_installed_command_runs_is_the_users_code(tmp_path: Path) -> None:
+    script = tmp_path / "jobs" / "job.py"
+    script.parent.mkdir()
+    script.write_text(JOB)
+    program = (
+        "import sys; from heaptide.recording import user_code\n"
+        "command = [sys.prefix + '/bin/runner', 'run', *sys.argv[1:]]\n"
+        "print(user_code.describe(command)['user_paths'])"
+    )
+    shown = python("-c", program, str(script), str(tmp_path / "missing" / "job.py"), cwd=tmp_path).stdout
+    assert shown.startswith(f"['{tmp_path}', '{script.parent}'") and "missing" not in shown
