@@ -1,6 +1,6 @@
 """Measures objgraph's and guppy's queries on Heaptide, next to the peers themselves: bench/drop_in.py [--objects N …].
 
-Each tool answers in a process of its own, because guppy leaves objects behind that the other tool would inspect.
+Each tool answers in a process of its own, because guppy leaves garbage that the other tool would inspect.
 Both processes import both tools, have the same shape of heap and answer in turn; the best of several CPU times counts.
 Needs the peers and Heaptide in this environment. Not part of `make test`.
 """

@@ -1,4 +1,4 @@
-//! A call of a decorated function, which is a job of its own.
+//! One call of a decorated function. Each call is a separate job.
 
 use heaptide_agent::session;
 use pyo3::gc::{PyTraverseError, PyVisit};

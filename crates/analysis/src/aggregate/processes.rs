@@ -1,4 +1,4 @@
-//! Processes in groups: each by itself, by their host, or by the value of a label.
+//! Groups of processes: single processes, or those of the same host or with the same value of a label.
 
 use std::collections::BTreeMap;
 
