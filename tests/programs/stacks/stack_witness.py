@@ -1,7 +1,8 @@
-"""Calls Python code in every possible way, in a random but reproducible order, and prints the true stacks.
+"""Calls Python code in many ways, in a random but reproducible order, and prints the true stacks.
 
 For each of its allocations `bytes(n)` the program reads the frames from the interpreter on the same line. It prints
-them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed and a number of allocations.
+them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed, a number of allocations, and
+`greenlet` to call code in greenlets as well.
 """
 
 import contextlib
