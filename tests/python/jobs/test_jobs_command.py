@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.commands import heaptide
 from support.job_records import files, lines, rows, run_jobs
+from support.pages import data_of
 
 pytestmark = pytest.mark.once
 
@@ -158,11 +159,7 @@ def test_page_is_private_and_links_to_flame_graphs_next_to_captures(tmp_path: Pa
     page = tmp_path / "out.html"
     heaptide("jobs", "--html", "-o", page, tmp_path)
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    from base64 import b64decode
-    from zlib import decompress
-
-    packed = page.read_text().split('id="data">')[1].split("<")[0]
-    data = json.loads(decompress(b64decode(packed), -15))
+    data = data_of(page)
     assert data["captures"][0]["page"] == "heaptide-flamegraph-work.html"
     assert data["captures"][0]["command"] == f"heaptide flamegraph --job JOB {capture}"
     assert data["spans"]["to"][0] - data["spans"]["from"][0] == 1.5
