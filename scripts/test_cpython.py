@@ -231,10 +231,10 @@ def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple
     """Yield the tests whose bare and recorded results have nothing in common."""
     n_before = 0
     for name in sorted({*bare.tests, *recorded.tests}):
-        ways = [outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded)]
-        if not {*ways[0]} & {*ways[1]}:
+        bare_results, recorded_results = (outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded))
+        if not {*bare_results} & {*recorded_results}:
             n_before += 1
-            yield name, " or ".join(ways[0]), " or ".join(ways[1])
+            yield name, " or ".join(bare_results), " or ".join(recorded_results)
     if n_before == 0 and bare.ending != recorded.ending and "unstable" not in (bare.ending, recorded.ending):
         yield module, f"ended with {bare.ending}", f"ended with {recorded.ending}"
 
@@ -244,12 +244,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test")
     parser.add_argument("--only", metavar="3.N", help=f"run this version alone, instead of {', '.join(VERSIONS)}")
-    parser.add_argument("--modes", default=",".join(MODES), help="modes to compare with the bare run, with commas")
+    parser.add_argument(
+        "--modes", default=",".join(MODES), help="modes to compare with the bare run, separated by commas"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="modules to run at a time")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds that a module may take")
     parser.add_argument("--fresh", action="store_true", help="run modules again that have results")
     parser.add_argument("--any-wheel", action="store_true", help="also use results of earlier wheels")
-    parser.add_argument("--table", action="store_true", help="print the results there are and run nothing")
+    parser.add_argument("--table", action="store_true", help="print the stored results and run nothing")
     parser.add_argument("modules", nargs="*", help="modules, also as patterns such as 'test_io*' [default: all]")
     options = parser.parse_args()
     modes = options.modes.split(",")
@@ -292,8 +294,8 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|")
     for row in rows:
         print(row.text())
-    for names, ways in not_compared.items():
-        print(f"\nNot compared on {', '.join(ways)}: {names}")
+    for names, runs in not_compared.items():
+        print(f"\nNot compared on {', '.join(runs)}: {names}")
     return 1 if n_unexplained else 0
 
 
@@ -312,7 +314,7 @@ def compared(
 ) -> Iterator[tuple[str, tuple[int, list[tuple[str, str, str]]] | None]]:
     """Yield the comparison of every module, in order. Several modules run at a time."""
     if suite.options.table:
-        has_both = [all((suite.folder / way / f"{name}.json").exists() for way in (BARE, mode)) for name in modules]
+        has_both = [all((suite.folder / each / f"{name}.json").exists() for each in (BARE, mode)) for name in modules]
         modules = [name for name, has in zip(modules, has_both, strict=True) if has]
     with concurrent.futures.ThreadPoolExecutor(suite.options.jobs) as pool:
         waiting = [pool.submit(suite.compare, mode, module) for module in modules]

@@ -67,7 +67,7 @@ pub struct VisitResult {
     pub note: String,
     /// Final path of the capture; empty if it is already there.
     pub final_path: PathBuf,
-    /// The longest time for which this process paused a thread of the process to enter it.
+    /// The longest pause of a thread of the process.
     pub paused: Duration,
     pub took: Duration,
 }

@@ -392,7 +392,7 @@ impl Control {
         });
     }
 
-    /// Closes the descriptors of the parent's listeners in a forked child, and changes nothing else.
+    /// Closes the descriptors of the parent's servers in a forked child, and changes nothing else.
     fn forget(&self) {
         for server in std::mem::take(&mut *self.servers()) {
             server.fds().into_iter().for_each(close);

@@ -57,7 +57,8 @@ pub fn trusted_folder(path: &Path) -> io::Result<()> {
     check_folder(path)
 }
 
-/// Refuses a folder in which other users could replace files of this user. A folder that does not exist passes.
+/// Refuses a folder that users other than its owner can write to, unless it has the sticky bit. A folder that does not
+/// exist passes.
 pub fn check_folder(path: &Path) -> io::Result<()> {
     let mode = match path.metadata() {
         Ok(metadata) => metadata.mode(),

@@ -10,8 +10,8 @@
 //!                 ▲ equal ▲   ✗                     `hints` finds remembered frames by their address
 //! ```
 //! A remembered frame is read only after a live frame has pointed to it, so a freed frame is never read. This code takes no
-//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this function,
-//! with or without the GIL. [`cut`] bounds the cost of an event with a deep stack.
+//! references and calls no Python function. The frames of a thread cannot be freed while the thread executes this code, with
+//! or without the GIL. [`cut`] bounds the cost of an event with a deep stack.
 //!
 //! Runs on: the thread whose stack it is. Allocates: never. Locks: only to number a new code object. During fork/exit:
 //! nothing to do.
@@ -344,8 +344,7 @@ impl Stack {
         self.entries[i].n_written = n_written;
     }
 
-    /// Returns the first entry after those of the first `n_written` written frames, or the first of the shims directly
-    /// before it.
+    /// Returns the index of the first entry after the written frame number `n_written`, which may be a shim.
     pub fn first_not_written(&self, n_written: u32) -> usize {
         let entries = &self.entries[..self.depth];
         let mut at = entries.partition_point(|entry| entry.n_written <= n_written);
@@ -394,7 +393,7 @@ impl Stack {
         self.entries[i].written_as == WrittenAs::Nothing
     }
 
-    /// The frame to write for entry `i`, whose code object is alive; `None` for a shim.
+    /// The frame to write for entry `i`, whose code object is alive; `None` for a shim and for `codes::NOT_WRITTEN`.
     #[inline(always)]
     pub fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
         let Entry {

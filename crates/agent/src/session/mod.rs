@@ -182,8 +182,8 @@ pub fn active_path() -> Option<PathBuf> {
     read_active(|session| session.config.path.clone())
 }
 
-/// The number of the current session in this process and its parents; `None` while nothing is recorded. The caller holds the
-/// GIL.
+/// The number of the current session, counted from the first one of this process and of those it was forked from; `None`
+/// while nothing is recorded. The caller holds the GIL.
 pub fn active_number() -> Option<u32> {
     is_active()
         .then(|| current().map(|session| session.number))
