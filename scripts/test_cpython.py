@@ -36,8 +36,12 @@ RESULTS = REPOSITORY / "build" / "cpython"
 PAGE = REPOSITORY / "docs" / "internals" / "cpython-suite.md"
 VERSIONS = ("3.11", "3.12", "3.13")
 BARE = "bare"
-# Options of `heaptide run`; None is `HEAPTIDE=run`, which also records every interpreter that a test starts.
-MODES: dict[str, list[str] | None] = {"run": [], "env": None, "objects": ["--objects"], "native": ["--native"]}
+# Options of `heaptide run`.
+RUN_OPTIONS = {"run": [], "objects": ["--objects"], "native": ["--native"]}
+# Variables beside `HEAPTIDE=run`, which also records every interpreter that a test starts.
+VARIABLES = {"env": {}, "combined": {"HEAPTIDE_OBJECTS": "1", "HEAPTIDE_NATIVE": "1"}}
+MODES = ("run", "env", "objects", "native", "combined")
+USUAL_MODES = MODES[:4]
 LIMIT_SECONDS = 900
 # In a virtual machine that has the device but no listener, these tests never end, even bare.
 IGNORED = "*VSOCK*"
@@ -154,12 +158,11 @@ class Suite:
         if mode != BARE:
             captures = folder / "captures"
             captures.mkdir()
-            options = MODES[mode]
-            if options is None:
+            if mode in VARIABLES:
                 pattern = captures / "{component}.{pid}.tide"
-                environment.update(HEAPTIDE="run", HEAPTIDE_QUIET="1", HEAPTIDE_OUT=str(pattern))
+                environment.update(HEAPTIDE="run", HEAPTIDE_QUIET="1", HEAPTIDE_OUT=str(pattern), **VARIABLES[mode])
             else:
-                prefix = ["-m", "heaptide", "run", "-q", "-o", str(captures / "test.tide"), *options]
+                prefix = ["-m", "heaptide", "run", "-q", "-o", str(captures / "test.tide"), *RUN_OPTIONS[mode]]
         report = folder / "report.xml"
         words = ["--junit-xml", str(report), "--tempdir", str(folder), "--ignore", IGNORED, module]
         command = [str(self.python), *prefix, "-m", "test", *words]
@@ -245,7 +248,7 @@ def main() -> int:
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test")
     parser.add_argument("--only", metavar="3.N", help=f"run this version alone, instead of {', '.join(VERSIONS)}")
     parser.add_argument(
-        "--modes", default=",".join(MODES), help="modes to compare with the bare run, separated by commas"
+        "--modes", default=",".join(USUAL_MODES), help="modes to compare with the bare run, separated by commas"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="modules to run at a time")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds that a module may take")
