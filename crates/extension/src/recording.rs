@@ -240,7 +240,7 @@ pub fn rank() -> Option<u32> {
     heaptide_watch::node::Node::of_this_process().rank
 }
 
-/// Excludes a thread that is not registered with Python yet. `heaptide detach` finds this function by its symbol.
+/// Excludes a thread that is not registered with Python yet. The crate `attach` finds this function by its symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
     threads::leave_out_for_good();

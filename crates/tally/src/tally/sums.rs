@@ -105,7 +105,7 @@ impl Tally {
         self.blocks = LiveBlocks::new();
         self.mark_peak();
         if self.n_events > 0 {
-            self.note_height();
+            self.note_heap_size();
         }
         let weigher = self.weigher;
         let jobs = JobTable::new(&mut self);
