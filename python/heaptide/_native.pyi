@@ -114,7 +114,7 @@ def start(
     *,
     overwrite: bool,
     whole_program: bool,
-    attached: bool,
+    attached_at_bytes: int,
     session: bytes | None,
     command: list[str],
     executable: str,
