@@ -198,6 +198,12 @@ pub fn active() -> Option<FsText> {
     session::active_path().map(FsText::from)
 }
 
+/// Returns whether the recording has failed and has not been stopped since.
+#[pyfunction]
+pub fn has_failed() -> bool {
+    session::has_failed()
+}
+
 /// Returns the ID of the current session, which all its captures contain, or `None`.
 #[pyfunction]
 pub fn session_id() -> Option<Cow<'static, [u8]>> {

@@ -209,6 +209,9 @@ def start(
     outer_functions     functions that reports leave out at the root of a stack, outermost first
     user_folders        further folders of the user's own code, as a platform knows them
     """
+    if _native.has_failed():
+        # The failed recording still holds its file and its hooks.
+        stop()
     with _lifecycle:
         # Heaptide does its own work before the recording starts, so that it is not recorded.
         thread_names.prepare()
