@@ -56,6 +56,8 @@ pub struct RecordingRequest {
     /// Whether to also record forked children.
     pub follow_fork: bool,
     pub interval_ms: u32,
+    /// Resident size of the process before this visit loads anything into it.
+    pub resident_bytes: u64,
 }
 
 /// The result of a visit.
@@ -99,6 +101,7 @@ pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult
     arguments.flag("aggregate", request.aggregate);
     arguments.flag("follow_fork", request.follow_fork);
     arguments.number("interval_ms", request.interval_ms.into());
+    arguments.number("resident_bytes", request.resident_bytes);
     let direct = request.is_direct.then_some(());
     visit_with_package(
         target,

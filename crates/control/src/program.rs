@@ -258,7 +258,8 @@ impl Program {
 
     /// Stops the recording of this process.
     pub(crate) fn stop_here(&self) -> Result<StateChange, String> {
-        if self.recorder.recording().is_none() {
+        // A failed recording keeps its file open until it is stopped.
+        if self.recorder.recording().is_none() && !self.recorder.has_failed() {
             return Ok(StateChange::Already);
         }
         let recorder = self.recorder.clone();

@@ -47,7 +47,7 @@ pub use job_table::{JobTable, JobTotals};
 pub use jobs::JobDetail;
 use modes::Modes;
 pub use snapshot::{LiveSite, Snapshot};
-pub use sums::{SiteSums, Sums};
+pub use sums::{MAX_PYMALLOC_BYTES, SiteSums, Sums};
 
 /// Chooses sites by their stack, the stream of their thread, and their job.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32, JobKey) -> bool + 'a;

@@ -93,6 +93,15 @@ def test_report_of_an_incomplete_capture_shows_this_first(folder: Path, words: t
     assert any("the capture is incomplete: recording stopped after" in line for line in lines), lines
 
 
+def test_resident_memory_at_exit_is_not_compared_with_blocks_of_the_moment_of_the_failure(
+    folder: Path, stats: Callable[..., dict[str, Any]]
+) -> None:
+    heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
+    process = process_of(stats(folder / "cut.tide"))
+    assert process["stopped"] is not None and process["ledger"] is None
+    assert "Resident memory" not in heaptide("stats", "cut.tide", cwd=folder).stdout
+
+
 def test_summary_of_an_incomplete_capture_shows_this_first(folder: Path) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     code = "import os; from heaptide import _native; print(*_native.run_summary('cut.tide', os.getcwd()), sep='\\n')"
