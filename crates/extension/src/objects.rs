@@ -44,20 +44,21 @@ pub fn count_types<'py>(objects: &Bound<'py, PyList>) -> Vec<(Bound<'py, PyType>
     unsafe { with_types(objects.py(), found) }
 }
 
-/// Returns the types of all objects that the collector tracks, and how many objects each has. With `live`, counts only
-/// objects that a collection would not free. Returns `None` if the objects cannot be counted without a collection, or
-/// without building a list of them.
+/// Returns the types of the objects that the collector tracks, and how many objects each has. `which` is `all`, `live` for
+/// those that a collection would leave, or `at_most` for quick counts that are no less than these. Returns `None` if the
+/// objects cannot be counted without a collection, or without building a list of them.
 #[pyfunction]
 pub fn count_tracked<'py>(
     token: &Bound<'py, PyAny>,
     instance: &Bound<'py, PyTuple>,
-    live: bool,
+    which: &str,
 ) -> PyResult<Option<TypeCounts<'py>>> {
     let proof = proof_of(token, instance)?;
     // SAFETY: a function called from Python runs with the GIL held, and its caller keeps the objects of the proof alive.
     let counts = unsafe {
         match heap_walk::prepare() {
-            Ok(()) if live => tracked::count_live(proof),
+            Ok(()) if which == "live" => tracked::count_live(proof),
+            Ok(()) if which == "at_most" => tracked::count_at_most(),
             Ok(()) => tracked::count_all(),
             Err(_) => None,
         }

@@ -23,7 +23,7 @@ from heaptide.objects.references import names_of_type, short_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TextIO
+    from typing import Literal, TextIO
 
     from heaptide.objects.counting import Filter
     from heaptide.objects.drawing import Graph
@@ -62,7 +62,7 @@ class _CountingTracked(Counting):
 
     def _types(self, objects: Iterable[Any] | None, filter: Filter | None, *own: object) -> list[tuple[type, int]]:
         if objects is None and filter is None:
-            found = _count_tracked(object(), live=False)
+            found = _count_tracked(object(), "all")
             if found is not None:
                 return found
         return super()._types(objects, filter, *own)
@@ -70,15 +70,17 @@ class _CountingTracked(Counting):
     def _live(self, peaks: dict[str, int], shortnames: bool, filter: Filter | None) -> dict[str, int]:
         """Return the number of objects of each type without garbage, if possible without a collection.
 
-        Garbage only increases counts. If no type has grown including garbage, exact counts are not needed.
+        Garbage only increases counts. If no type has grown including garbage, exact counts are not needed. Both counts
+        leave out tuples that a collection would stop tracking.
         """
         is_quick = not (self._has_grown or self._has_noise)
         if is_quick:
-            present = self._by_name(self._types(None, filter), shortnames)
+            most = _count_tracked(object(), "at_most") if filter is None else None
+            present = self._by_name(self._types(None, filter) if most is None else most, shortnames)
             if not _is_above(present, peaks):
                 return present
-            del present
-        types = _count_tracked(object(), live=True) if filter is None else None
+            del present, most
+        types = _count_tracked(object(), "live") if filter is None else None
         present = super()._live(peaks, shortnames, filter) if types is None else self._by_name(types, shortnames)
         self._has_grown = _is_above(present, peaks)
         self._has_noise |= is_quick and not self._has_grown
@@ -90,9 +92,9 @@ def _is_above(present: dict[str, int], peaks: dict[str, int]) -> bool:
     return any(number > peaks.get(name, 0) for name, number in present.items())
 
 
-def _count_tracked(heaptide_token: object, live: bool) -> list[tuple[type, int]] | None:
+def _count_tracked(heaptide_token: object, which: Literal["all", "live", "at_most"]) -> list[tuple[type, int]] | None:
     # The count verifies its frame layout by finding `heaptide_token` in this frame.
-    return _native.count_tracked(heaptide_token, _KNOWN_INSTANCE, live)
+    return _native.count_tracked(heaptide_token, _KNOWN_INSTANCE, which)
 
 
 _KNOWN_INSTANCE = known_instance()

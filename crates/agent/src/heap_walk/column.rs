@@ -1,17 +1,23 @@
-//! A growing array in Heaptide's own memory: mapped, never from the program's heap. The kernel moves it when it grows,
-//! so growing neither copies it nor needs twice its memory.
+//! A growing array in Heaptide's own memory: mapped, never from the program's heap. The kernel moves a large array when it
+//! grows, so growing neither copies it nor needs twice its memory. Small ones are parts of an [`Arena`].
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use super::arena::Arena;
 use crate::host::own_memory;
 use crate::host::sys;
 
-/// Bytes of the first mapping.
+/// Bytes of the first mapping, outside an arena.
 const FIRST: usize = 1 << 16;
+/// Bytes of the first part of an arena, and of the largest. A part that is too small is left unused, so parts grow fast.
+const FIRST_PART: usize = 1 << 12;
+const LARGEST_PART: usize = 4 << 20;
+const PART_GROWTH: usize = 4;
 
 /// Mappings of at least this many bytes use large pages.
-const LARGE: usize = 8 << 20;
+const LARGE: usize = 4 << 20;
 
 /// Types for which zeroed bytes are a valid value.
 ///
@@ -32,6 +38,8 @@ pub struct Column<T: Copy> {
     memory: NonNull<T>,
     len: usize,
     capacity: usize,
+    /// The arena that the memory is a part of; `None` for a mapping of its own.
+    arena: Option<Arc<Arena>>,
 }
 
 impl<T: Copy> Column<T> {
@@ -40,6 +48,7 @@ impl<T: Copy> Column<T> {
             memory: NonNull::dangling(),
             len: 0,
             capacity: 0,
+            arena: None,
         }
     }
 
@@ -92,9 +101,13 @@ impl<T: Copy> Column<T> {
     fn grow_to(&mut self, len: usize) -> Option<()> {
         let old_bytes = self.capacity * size_of::<T>();
         let wanted = len.checked_mul(size_of::<T>())?;
+        if (self.capacity == 0 || self.arena.is_some()) && self.grow_in_arena(wanted).is_some() {
+            return Some(());
+        }
         let bytes = wanted.max(old_bytes.checked_mul(2)?).max(FIRST);
         let bytes = bytes.checked_next_multiple_of(sys::page_len() as usize)?;
-        let memory = if self.capacity == 0 {
+        let is_mapped = self.capacity != 0 && self.arena.is_none();
+        let memory = if !is_mapped {
             sys::map_private(bytes)
         } else {
             // SAFETY: the range is this column's mapping, and `&mut self` rules out other references to it.
@@ -111,9 +124,34 @@ impl<T: Copy> Column<T> {
             // SAFETY: the mapping has just been made and belongs to this column.
             unsafe { sys::prefer_large_pages(memory, bytes) };
         }
-        own_memory::add(bytes - old_bytes_mapped::<T>(self.capacity));
+        if is_mapped {
+            own_memory::remove(old_bytes_mapped::<T>(self.capacity));
+        } else {
+            // SAFETY: the entries are in the arena or there are none, and the new mapping is larger and separate.
+            unsafe { mapped.copy_from_nonoverlapping(self.memory, self.len) };
+            self.arena = None;
+        }
+        own_memory::add(bytes);
         self.memory = mapped;
         self.capacity = bytes / size_of::<T>();
+        Some(())
+    }
+
+    /// Moves the entries to a larger part of the arena; `None` if there is no arena, or not enough of it left.
+    fn grow_in_arena(&mut self, wanted: usize) -> Option<()> {
+        let old_bytes = self.capacity * size_of::<T>();
+        let grown = old_bytes.checked_mul(PART_GROWTH)?.min(LARGEST_PART);
+        let bytes = wanted.max(grown).max(FIRST_PART);
+        if bytes > LARGEST_PART || align_of::<T>() > Arena::ALIGNMENT {
+            return None;
+        }
+        let arena = self.arena.clone().or_else(Arena::current)?;
+        let memory: NonNull<T> = arena.take(bytes)?.cast();
+        // SAFETY: the new part is larger than the entries and overlaps nothing that is in use.
+        unsafe { memory.copy_from_nonoverlapping(self.memory, self.len) };
+        self.memory = memory;
+        self.capacity = bytes / size_of::<T>();
+        self.arena = Some(arena);
         Some(())
     }
 }
@@ -148,8 +186,8 @@ impl<T: Copy> Deref for Column<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: the first `len` entries were written, or zeroed by the kernel and of a `Zeroable` type. Without a
-        // mapping `len` is 0, and the dangling address is aligned.
+        // SAFETY: the first `len` entries were written, or zeroed by the kernel and of a `Zeroable` type. Without
+        // memory `len` is 0, and the dangling address is aligned.
         unsafe { std::slice::from_raw_parts(self.memory.as_ptr(), self.len) }
     }
 }
@@ -164,7 +202,7 @@ impl<T: Copy> DerefMut for Column<T> {
 
 impl<T: Copy> Drop for Column<T> {
     fn drop(&mut self) {
-        if self.capacity != 0 {
+        if self.capacity != 0 && self.arena.is_none() {
             let bytes = old_bytes_mapped::<T>(self.capacity);
             own_memory::remove(bytes);
             // SAFETY: the mapping belongs to this column, and nothing refers to it any more.

@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use super::column::Column;
 use super::frames::local_name_objects;
 use super::index::Index;
+use super::known::Visit;
 use super::output::Columns;
 use super::prefetch::fetch_object;
 use super::reader::{Reader, word_at};
@@ -58,7 +59,7 @@ pub struct Marker<'r> {
     n_done: usize,
     /// Marked tuples and dicts that refer to nothing the collector may track, or only to tuples.
     plain: Visited,
-    /// Whether the object that is being traversed refers to anything else.
+    /// Whether the tuple or dict that is being followed refers to anything else.
     holds_other: bool,
     failed: bool,
 }
@@ -70,6 +71,17 @@ unsafe extern "C" fn mark_referent(target: *mut c_void, marker: *mut c_void) -> 
     // SAFETY: a `tp_traverse` reports references that its object has.
     if let Some(target) = unsafe { Object::at(target as usize) } {
         marker.mark(target);
+    }
+    0
+}
+
+/// Marks a reported reference of a tuple or dict.
+unsafe extern "C" fn mark_item(target: *mut c_void, marker: *mut c_void) -> c_int {
+    // SAFETY: as in `mark_referent`.
+    let marker = unsafe { &mut *marker.cast::<Marker<'_>>() };
+    // SAFETY: as in `mark_referent`.
+    if let Some(target) = unsafe { Object::at(target as usize) } {
+        marker.mark_item(target);
     }
     0
 }
@@ -87,43 +99,64 @@ impl<'r> Marker<'r> {
         })
     }
 
-    /// Marks an object if the collector tracks it, or if it is a static type. Other objects lead to no tracked object.
+    /// Marks an object. It is followed only if the collector tracks it, or if it is a static type: other objects lead to no
+    /// tracked object.
     #[inline(always)]
     fn mark(&mut self, object: Object) {
+        // Most references lead to objects that are marked. Only their bit is read, not the object.
+        match self.visited.mark(object.address()) {
+            Ok((_, false)) => {}
+            Ok((_, true)) => {
+                let is_followed = self.is_followed(object);
+                self.failed |= !self.waiting.push_if(object, is_followed);
+            }
+            Err(refused) => self.failed |= refused == Refused::Full,
+        }
+    }
+
+    #[inline(always)]
+    fn is_followed(&self, object: Object) -> bool {
         let reader = self.reader;
         let type_ = reader.type_of(object);
         let flags = reader.flags(type_);
         if flags & type_flag::HAVE_GC == 0 {
-            return;
+            return false;
         }
         let is_gc = reader.type_field(type_, TypeField::IsGc);
         // SAFETY: the flags and the function are those of the object's type, and a collected object has the header.
-        let is_followed = unsafe {
+        unsafe {
             if reader.is_collected(object, flags, is_gc) {
-                self.holds_other |= type_ != reader.known.tuple;
                 reader.is_tracked(object)
             } else {
                 flags & type_flag::TYPE != 0
             }
-        };
-        if is_followed {
-            match self.visited.mark(object.address()) {
-                Ok((_, new)) => self.failed |= !self.waiting.push_if(object, new),
-                Err(refused) => self.failed |= refused == Refused::Full,
-            }
         }
+    }
+
+    /// Marks an object to which a tuple or dict refers.
+    #[inline(always)]
+    fn mark_item(&mut self, object: Object) {
+        if !self.holds_other {
+            let reader = self.reader;
+            let type_ = reader.type_of(object);
+            let is_gc = reader.type_field(type_, TypeField::IsGc);
+            // SAFETY: the flags and the function are those of the object's type.
+            let is_collected = unsafe { reader.is_collected(object, reader.flags(type_), is_gc) };
+            self.holds_other = is_collected && type_ != reader.known.tuple;
+        }
+        self.mark(object);
     }
 
     /// Returns whether a tracked object has been found alive.
     #[inline(always)]
-    pub fn is_marked(&self, object: Object) -> bool {
-        self.visited.find(object.address() as u64).is_some()
+    pub fn is_marked(&mut self, object: Object) -> bool {
+        self.visited.contains(object.address())
     }
 
     /// Returns whether an object is a live tuple or dict that refers to nothing the collector may track but tuples.
     #[inline(always)]
-    pub fn is_plain(&self, object: Object) -> bool {
-        self.plain.find(object.address() as u64).is_some()
+    pub fn is_plain(&mut self, object: Object) -> bool {
+        self.plain.contains(object.address())
     }
 
     /// Marks modules and running frames, and everything reachable from them.
@@ -155,7 +188,7 @@ impl<'r> Marker<'r> {
         if reader.heap.frame_function.is_none() {
             // SAFETY: in 3.10 the frame is an object. The collector does not track it while it runs.
             if let Some(object) = unsafe { Object::at(frame.address()) } {
-                self.traverse(object, reader.known.frame);
+                self.traverse(object, reader.known.frame, mark_referent);
             }
             return;
         }
@@ -202,11 +235,10 @@ impl<'r> Marker<'r> {
                     continue;
                 }
             }
-            self.holds_other = false;
-            self.traverse(object, type_);
-            let is_container = type_ == reader.known.tuple || type_ == reader.known.dict;
-            if is_container && !self.holds_other {
-                self.failed |= self.plain.mark(object.address()).is_err();
+            if type_ == reader.known.tuple || type_ == reader.known.dict {
+                self.follow_container(object, type_);
+            } else {
+                self.traverse(object, type_, mark_referent);
             }
             if self.failed {
                 return Err(Full);
@@ -215,14 +247,43 @@ impl<'r> Marker<'r> {
         Ok(())
     }
 
-    fn traverse(&mut self, object: Object, type_: Type) {
+    /// Marks everything that a tuple or dict refers to.
+    fn follow_container(&mut self, object: Object, type_: Type) {
         let reader = self.reader;
-        let function = reader.type_field(type_, TypeField::Traverse);
+        self.holds_other = false;
+        // SAFETY: the object is a tuple, which has a length and as many references or nulls, or a dict.
+        unsafe {
+            if type_ == reader.known.tuple {
+                let items = object.address() + reader.basic_size(type_);
+                for number in 0..reader.size(object) {
+                    if let Some(item) = Object::at(word_at(items + number * 8)) {
+                        self.mark_item(item);
+                    }
+                }
+            } else if !reader.has_own_keys(object) {
+                // The dict's own function decides which of the values that it shares with an instance it refers to.
+                self.traverse(object, type_, mark_item);
+            } else if reader.has_only_string_keys(object) {
+                reader.dict_entries(object, |_, value| self.mark_item(value));
+            } else {
+                reader.dict_entries(object, |key, value| {
+                    self.mark_item(key);
+                    self.mark_item(value);
+                });
+            }
+        }
+        if !self.holds_other {
+            self.failed |= self.plain.mark(object.address()).is_err();
+        }
+    }
+
+    fn traverse(&mut self, object: Object, type_: Type, visit: Visit) {
+        let function = self.reader.type_field(type_, TypeField::Traverse);
         if function != 0 {
             let marker: *mut Self = self;
             // SAFETY: `function` is the `tp_traverse` of the object's type, and callers pass complete objects: tracked
             // ones, and running frames. The visitor gets the marker that it expects.
-            unsafe { reader.traverse(object, function, mark_referent, marker.cast()) };
+            unsafe { self.reader.traverse(object, function, visit, marker.cast()) };
         }
     }
 

@@ -11,12 +11,14 @@
 //! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order in which they are found, columns, previews |
 //! | [`kind_sums`] | sums of the reachable objects by kind, without a snapshot |
 //! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
+//! | [`column`], [`arena`] | growing arrays in Heaptide's own memory |
 //! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and their verification |
 //!
 //! The calling thread holds the GIL during the whole walk, so nothing changes meanwhile. Names and columns are in
 //! Heaptide's own memory. The walk takes no references, runs no Python code, creates no `__dict__` or frame object, and
 //! does not wait.
 
+mod arena;
 mod assemble;
 mod attributes;
 pub mod census;
@@ -58,6 +60,7 @@ use crate::cpython::heap_layout::HeapLayout;
 use crate::cpython::interpreter;
 use crate::cpython::offsets::TypeField;
 use crate::cpython::{Symbols, Unsupported};
+use arena::ArenaScope;
 use census::Census;
 use count::Sums;
 use kind_sums::KindSums;
@@ -245,6 +248,7 @@ fn count_all(
 /// The calling thread holds the GIL and was called from a Python function; the objects of `proof` are alive.
 pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, WalkError> {
     let begun = Instant::now();
+    let _arena = ArenaScope::enter();
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = reading.roots();
@@ -289,6 +293,7 @@ pub unsafe fn walk(options: &SnapshotOptions, proof: Proof) -> Result<Walked, Wa
 /// As for [`walk`].
 pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     let begun = Instant::now();
+    let _arena = ArenaScope::enter();
     // SAFETY: passed on from the caller.
     let mut reading = unsafe { Reading::new(proof)? };
     let mut roots = reading.roots();

@@ -324,6 +324,17 @@ impl Reader {
             && unsafe { byte_at(self.word(dict, object::DICT_KEYS) + dict_keys::KIND) } != 0
     }
 
+    /// Returns whether a dict shares neither its keys nor its values with other objects, and the entries can be read.
+    ///
+    /// # Safety
+    /// The object is an instance of dict or of a subclass.
+    #[inline(always)]
+    pub unsafe fn has_own_keys(&self, dict: Object) -> bool {
+        // SAFETY: a dict has this field.
+        self.heap.dict_keys == DictKeys::Compact
+            && unsafe { self.word(dict, object::DICT_VALUES) } == 0
+    }
+
     /// Calls `with` for every key and value of a dict. `with` must not change it.
     ///
     /// # Safety

@@ -1,6 +1,7 @@
 //! The roots of the walk, and the identification of unreachable objects.
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use heaptide_capture::heap::{Objects, Root, RootCategory};
 
@@ -74,7 +75,7 @@ impl Roots {
         // Reading its lists is faster than calling its function, and the lists also contain frozen objects.
         let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
         let mut reported = lists.is_some_and(|first| {
-            // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.
+            // SAFETY: the words at `first` are heads of the collector's lists, as confirmed.
             lists_are_valid(first)
                 && unsafe {
                     read_lists(first, &collector::HEADS, |object| {
@@ -332,7 +333,7 @@ unsafe extern "C" fn add_one<O: Output>(target: *mut c_void, walk: *mut c_void) 
 pub fn read_tracked(reader: &Reader, mut each: impl FnMut(Object) -> bool) -> bool {
     let lists = reader.heap.generations.map(|at| reader.interpreter() + at);
     if let Some(first) = lists.filter(|first| lists_are_valid(*first)) {
-        // SAFETY: the words at `first` are heads of the collector's lists, as just confirmed.
+        // SAFETY: the words at `first` are heads of the collector's lists, as confirmed.
         return unsafe { read_lists(first, &collector::HEADS[..3], each) };
     }
     let mut visited = Reported {
@@ -391,8 +392,23 @@ unsafe fn read_lists(first: usize, heads: &[usize], mut each: impl FnMut(Object)
     true
 }
 
-/// Returns whether the words at an address are heads of the collector's lists.
+/// The address at which the collector's lists were last found valid; 0 before.
+static VALID_LISTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether the words at an address are heads of the collector's lists. They stay valid as long as the interpreter
+/// exists; one at the same address has the same layout.
 fn lists_are_valid(first: usize) -> bool {
+    if VALID_LISTS.load(Ordering::Relaxed) == first {
+        return true;
+    }
+    let valid = verify_lists(first);
+    if valid {
+        VALID_LISTS.store(first, Ordering::Relaxed);
+    }
+    valid
+}
+
+fn verify_lists(first: usize) -> bool {
     let Some(mut memory) = Probed::open() else {
         return false;
     };

@@ -127,6 +127,26 @@ impl Visited {
         (self.bits.get(word)? >> bit & 1 != 0 && address & 7 == 0).then_some(handle)
     }
 
+    /// Returns whether an object was marked. Faster than [`Visited::find`] if the last objects were in the same area.
+    #[inline(always)]
+    pub fn contains(&mut self, address: usize) -> bool {
+        let address = address as u64;
+        let common = common_of(address);
+        let recent = (address >> AREA_BITS) as usize % RECENT;
+        let number = match self.recent[recent] {
+            (known, number) if known == common => number,
+            _ => match self.find(address) {
+                Some(handle) => {
+                    self.recent[recent] = (common, area_of(handle) as u32);
+                    return true;
+                }
+                None => return false,
+            },
+        };
+        let (word, bit) = word_and_bit(handle_of(number, address));
+        self.bits.get(word).is_some_and(|bits| bits >> bit & 1 != 0)
+    }
+
     #[inline(always)]
     pub fn address_of(&self, handle: Handle) -> usize {
         let begin = self.areas.get(area_of(handle)).copied().unwrap_or(0);
@@ -222,8 +242,10 @@ mod tests {
         for (address, handle) in addresses.iter().zip(&handles) {
             assert_eq!(visited.mark(*address), Ok((*handle, false)));
             assert_eq!(visited.find(*address as u64), Some(*handle));
+            assert!(visited.contains(*address));
             assert_eq!(visited.address_of(*handle), *address);
             assert_eq!(visited.find(*address as u64 + 16), None);
+            assert!(!visited.contains(*address + 16));
         }
         handles.sort_unstable();
         handles.dedup();

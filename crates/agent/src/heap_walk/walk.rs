@@ -25,7 +25,7 @@ use crate::cpython::offsets::{inline_values, object};
 use crate::cpython::references::{Object, Type};
 
 /// Slots of the cache of types; a power of two.
-const TYPE_SLOTS: usize = 512;
+const TYPE_SLOTS: usize = 4096;
 
 /// A weak reference. The walk does not follow it.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Walk<'l, O> {
     pub types: Vec<TypeEntry>,
     type_numbers: HashMap<Type, u32>,
     /// Recently used types: address and number.
-    type_slots: Box<[(usize, u32); TYPE_SLOTS]>,
+    type_slots: Box<[(usize, u32)]>,
     /// Marked only through [`Walk::visit`].
     visited: Visited,
     pub output: O,
@@ -113,7 +113,7 @@ impl<'l, O: Output> Walk<'l, O> {
             names,
             types: Vec::new(),
             type_numbers: HashMap::new(),
-            type_slots: Box::new([(0, 0); TYPE_SLOTS]),
+            type_slots: vec![(0, 0); TYPE_SLOTS].into_boxed_slice(),
             visited: Visited::new().ok_or(Full)?,
             output,
             weak: Column::new(),
