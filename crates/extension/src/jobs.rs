@@ -103,8 +103,8 @@ pub struct JobRest {
     n_allocated: u64,
     /// Bytes, blocks, and frames (function, file, line), innermost first.
     sites: Vec<Site>,
-    /// Position of the type in the caller's list, bytes, objects.
-    types: Vec<(u32, u64, u64)>,
+    /// Position of the type in the caller's list, bytes, objects, objects of all jobs.
+    types: Vec<(u32, u64, u64, u64)>,
     examples: Vec<Py<PyAny>>,
     n_lost: u64,
 }
@@ -160,7 +160,7 @@ pub fn job_rest(
         types: rest
             .types
             .iter()
-            .map(|sum| (sum.number, sum.bytes, sum.n_objects))
+            .map(|sum| (sum.number, sum.bytes, sum.n_objects, sum.n_of_all_jobs))
             .collect(),
         examples: rest.examples.into_iter().map(object).collect(),
         n_lost: rest.n_lost,

@@ -249,14 +249,12 @@ class JobTracer:
 
     def _measure(self, job: Job | None) -> Rest:
         types = accounts.all_types()
-        of_all = _native.job_rest(None, types, MAX_SITES, None)
-        rest = of_all if job is None else _native.job_rest(job._account, types, MAX_SITES, None)
-        if rest is None or of_all is None:
+        rest = _native.job_rest(None if job is None else job._account, types, MAX_SITES, None)
+        if rest is None:
             raise RuntimeError("the accounts of jobs are closed; read a job's attributes before its tracer is closed")
-        counts = {number: count for number, _, count in of_all.types}
         grown = [
-            _grown_type(accounts.type_name(types[number]), counts.get(number, 0), count, n_bytes)
-            for number, n_bytes, count in rest.types[:MAX_TYPES]
+            _grown_type(accounts.type_name(types[number]), count_of_all, count, n_bytes)
+            for number, n_bytes, count, count_of_all in rest.types[:MAX_TYPES]
         ]
         # With `_make`, because a report would mistake the generated constructor for code of the program.
         sites = [Site._make((size, n, tuple(map(Frame._make, frames)))) for size, n, frames in rest.sites]

@@ -32,6 +32,26 @@ pub unsafe fn allocated(
         if jobs::events::counts(state) {
             jobs::events::allocated(state, allocator, size, address);
         }
+        if session::is_active() {
+            record_allocated(state, allocator, size, address, arena);
+        }
+    }
+}
+
+/// Adds an allocation to the capture. Not inlined, because usually no session records while jobs are traced.
+///
+/// # Safety
+/// As for [`allocated`].
+#[inline(never)]
+unsafe fn record_allocated(
+    state: *mut ThreadState,
+    allocator: Allocator,
+    size: usize,
+    address: usize,
+    arena: Option<Frame>,
+) {
+    // SAFETY: the caller guarantees the conditions of both functions.
+    unsafe {
         match recording(allocator.is_pythons()) {
             Some(mode) if mode.sampled => {
                 record::alloc_if_sampled(state, allocator, size, address, arena);
@@ -58,10 +78,21 @@ pub unsafe fn releasing(
         if jobs::events::counts(state) {
             jobs::events::releasing(state, address, release);
         }
-        if !session::is_active() {
-            jobs::events::remember_noted(state, false);
-            return;
+        match session::is_active() {
+            true => record_releasing(state, address, is_pythons),
+            false => jobs::events::remember_noted(state, false),
         }
+    }
+}
+
+/// Adds a block's release to the capture. Not inlined, as [`record_allocated`].
+///
+/// # Safety
+/// As for [`allocated`].
+#[inline(never)]
+unsafe fn record_releasing(state: *mut ThreadState, address: usize, is_pythons: bool) {
+    // SAFETY: the caller guarantees the conditions of every function below.
+    unsafe {
         let is_noted = match recording(is_pythons) {
             Some(mode) => !mode.sampled || sampler::must_note_release(address),
             // The session no longer records objects, but it may have recorded this one.

@@ -22,6 +22,9 @@ pub struct Block {
     pub allocator: Allocator,
 }
 
+/// The release of a block may change accounts of other jobs than the one that allocated it.
+pub struct ChangesOthers;
+
 /// A job with live blocks whose account is closed.
 pub(super) struct Settled {
     pub group: u32,
@@ -109,11 +112,13 @@ impl Accounts {
         self.by_thread.get(&thread()).copied().unwrap_or(NO_JOB)
     }
 
+    #[inline(always)]
     pub fn allocated(&mut self, address: usize, block: Block) {
         self.insert(address, block, None);
     }
 
     /// Records the new version of a block that [`Accounts::resizing`] returned as `old`.
+    #[inline(never)]
     pub fn resized(&mut self, address: usize, block: Block, old: Block) {
         self.insert(address, block, Some(old));
     }
@@ -136,14 +141,16 @@ impl Accounts {
                 return;
             }
         }
+        // If other jobs have no part of the old version, only the job that resized the block is charged for the new one.
+        let shared = old.filter(|old| old.job != block.job || !self.parts.is_empty());
         if let Some(account) = self.jobs.get_mut(block.job) {
             account.allocated_bytes += block.size as u64;
             account.n_allocated += 1;
-            if old.is_none() {
+            if shared.is_none() {
                 account.keep(block.size);
             }
         }
-        if let Some(old) = old {
+        if let Some(old) = shared {
             self.keep_parts(block, old);
             self.charge(block);
         }
@@ -161,12 +168,28 @@ impl Accounts {
     /// allocated, if it allocated one.
     #[inline(always)]
     pub fn try_release(&mut self, newest: Option<u32>, address: usize) -> bool {
+        self.try_remove(newest, address).is_ok()
+    }
+
+    /// Removes a block that is resized, if only the account of the job that allocated it changes. Otherwise it returns
+    /// [`ChangesOthers`], and [`Accounts::resizing`] must remove the block.
+    #[inline(always)]
+    pub fn try_resizing(&mut self, address: usize) -> Result<Option<Block>, ChangesOthers> {
+        self.try_remove(None, address)
+    }
+
+    #[inline(always)]
+    fn try_remove(
+        &mut self,
+        newest: Option<u32>,
+        address: usize,
+    ) -> Result<Option<Block>, ChangesOthers> {
         if !self.parts.is_empty() {
-            return false;
+            return Err(ChangesOthers);
         }
         let jobs = &mut self.jobs;
         let mut is_refused = false;
-        self.blocks.remove_if(address, |block| {
+        let block = self.blocks.remove_if(address, |block| {
             if block.job == NO_JOB {
                 return true;
             }
@@ -180,7 +203,10 @@ impl Accounts {
                 .map(|account| account.drop_kept(block.size))
                 .is_some()
         });
-        !is_refused
+        match is_refused {
+            true => Err(ChangesOthers),
+            false => Ok(block),
+        }
     }
 
     /// Removes a block that job `by` frees.

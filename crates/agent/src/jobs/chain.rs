@@ -14,6 +14,8 @@
 //!
 //! Runs on: the thread whose stack it is. Allocates: for a new site, bypassing the hooks. Locks: to number a new site.
 
+use std::ops::Range;
+
 use super::sites::{MAX_FRAMES, Sites};
 use crate::cpython::Layout;
 use crate::cpython::interpreter::{innermost, is_shim, word};
@@ -86,6 +88,32 @@ fn mix(value: u64) -> u64 {
     product ^ product >> 32
 }
 
+/// Returns the sum of a frame, given that of its caller.
+#[inline(always)]
+fn add_to_sum(sum: u64, code: usize, instruction: usize) -> u64 {
+    let hash = mix((code.rotate_left(32) ^ instruction) as u64);
+    sum.wrapping_mul(BASE).wrapping_add(hash)
+}
+
+/// Returns a frame's code object (only with `BY_CODE`, else 0) and instruction, and whether the frame is a shim.
+///
+/// # Safety
+/// `frame` is in the calling thread's live chain.
+#[inline(always)]
+unsafe fn read_frame<const BY_CODE: bool>(layout: &Layout, frame: usize) -> (usize, usize, bool) {
+    // SAFETY: the caller promises a live frame, and the layout gives the offsets of its fields.
+    unsafe {
+        (
+            match BY_CODE {
+                true => word(frame, layout.frame_code),
+                false => 0,
+            },
+            word(frame, layout.frame_instr),
+            is_shim(layout, frame),
+        )
+    }
+}
+
 impl Chain {
     /// Returns the number of the calling thread's stack; 0 if it has no frames.
     ///
@@ -129,12 +157,7 @@ impl Chain {
                 false => self.find_known::<BY_CODE>(layout, leaf),
             };
             match first_changed {
-                Some(first_changed) if first_changed == self.depth => {}
-                Some(first_changed) => {
-                    for i in first_changed..self.depth {
-                        self.remember::<BY_CODE>(layout, self.entries[i].frame, i);
-                    }
-                }
+                Some(first_changed) => self.update::<BY_CODE>(layout, first_changed..self.depth),
                 None => self.read_again::<BY_CODE>(layout, leaf),
             }
             self.number::<BY_CODE>(layout, sites)
@@ -155,45 +178,94 @@ impl Chain {
     ///
     /// # Safety
     /// The frame of entry `known - 1` is in the calling thread's live chain.
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn first_changed<const BY_CODE: bool>(
         &self,
         layout: &Layout,
         known: usize,
     ) -> Option<usize> {
         let top = self.entries.get(known.wrapping_sub(1))?;
-        let site = self.entries.get(top.start as usize..known)?;
-        let mut first_changed = known;
-        let mut i = known;
-        let mut entries = site.iter().rev().peekable();
-        while let Some(entry) = entries.next() {
-            i -= 1;
-            // SAFETY: the first of these frames is in the live chain. Each later one is the caller of the one before it, as
-            // the comparison below has shown. The layout gives the offsets of the fields.
-            let (code, instruction, previous) = unsafe {
-                (
-                    match BY_CODE {
-                        true => word(entry.frame, layout.frame_code),
-                        false => entry.code,
-                    },
-                    word(entry.frame, layout.frame_instr),
-                    word(entry.frame, layout.frame_previous),
-                )
-            };
-            if instruction != entry.instruction || code != entry.code {
-                first_changed = i;
+        let start = top.start as usize;
+        let site = self.entries.get(start..known)?;
+        // SAFETY: the first of these frames is in the live chain. Each later one is the caller of the one before it, as the
+        // comparison below has shown. The layout gives the offsets of the fields.
+        let is_changed = |entry: &Entry, frame| unsafe {
+            word(frame, layout.frame_instr) != entry.instruction
+                || BY_CODE && word(frame, layout.frame_code) != entry.code
+        };
+        // SAFETY: as above.
+        let caller_of = |frame| unsafe { word(frame, layout.frame_previous) };
+        let (mut entry, callers) = site.split_last()?;
+        let mut frame = entry.frame;
+        let mut changed: Option<&Entry> = None;
+        for caller in callers.iter().rev() {
+            if is_changed(entry, frame) {
+                changed = Some(entry);
             }
-            let expected = match entries.peek() {
-                Some(caller) => caller.frame,
-                None if i == 0 => self.caller,
-                // Frames outside of the site do not matter.
-                None => break,
-            };
-            if previous != expected {
+            frame = caller_of(frame);
+            if frame != caller.frame {
                 return None;
             }
+            entry = caller;
         }
-        Some(first_changed)
+        if is_changed(entry, frame) {
+            changed = Some(entry);
+        }
+        // Frames outside of the site do not matter.
+        if start == 0 && caller_of(frame) != self.caller {
+            return None;
+        }
+        // Not counted in the loop, whose instructions make up most of the time.
+        let position = |entry| {
+            let bytes = std::ptr::from_ref::<Entry>(entry).addr() - self.entries.as_ptr().addr();
+            bytes / size_of::<Entry>()
+        };
+        Some(changed.map_or(known, position))
+    }
+
+    /// Remembers the instructions of entries that may have changed, whose frames are the same as before.
+    ///
+    /// # Safety
+    /// The frames of these entries are in the calling thread's live chain. The entries before them are valid.
+    #[inline(always)]
+    unsafe fn update<const BY_CODE: bool>(&mut self, layout: &Layout, changed: Range<usize>) {
+        for i in changed.clone() {
+            // SAFETY: passed on from the caller.
+            if !unsafe { self.update_entry::<BY_CODE>(layout, i) } {
+                for i in i..changed.end {
+                    // SAFETY: passed on from the caller.
+                    unsafe { self.remember::<BY_CODE>(layout, self.entries[i].frame, i) };
+                }
+                return;
+            }
+        }
+    }
+
+    /// Does the same as `remember` if the frame of entry `i` is a shim as before, or no shim as before. Then the number of
+    /// frames and the start of the site are the same. Otherwise it returns `false`.
+    ///
+    /// # Safety
+    /// As for [`Chain::remember`].
+    #[inline(always)]
+    unsafe fn update_entry<const BY_CODE: bool>(&mut self, layout: &Layout, i: usize) -> bool {
+        let (sum, n_frames) = match i.checked_sub(1) {
+            Some(caller) => (self.entries[caller].sum, self.entries[caller].n_frames),
+            None => (0, 0),
+        };
+        let entry = &mut self.entries[i];
+        // SAFETY: passed on from the caller.
+        let (code, instruction, is_shim) = unsafe { read_frame::<BY_CODE>(layout, entry.frame) };
+        if is_shim != (entry.n_frames == n_frames) {
+            return false;
+        }
+        entry.code = code;
+        entry.instruction = instruction;
+        entry.sum = match is_shim {
+            true => sum,
+            false => add_to_sum(sum, code, instruction),
+        };
+        entry.site = 0;
+        true
     }
 
     /// Finds the innermost live frame that is remembered, and remembers the frames that it called. Returns the first entry
@@ -227,10 +299,8 @@ impl Chain {
         if known + n_fresh > MAX_ENTRIES {
             return None;
         }
-        for i in first_changed..known {
-            // SAFETY: `first_changed` has compared the callers from the live frame `known - 1` to this one.
-            unsafe { self.remember::<BY_CODE>(layout, self.entries[i].frame, i) };
-        }
+        // SAFETY: `first_changed` has compared the callers from the live frame `known - 1` to these frames.
+        unsafe { self.update::<BY_CODE>(layout, first_changed..known) };
         for i in 0..n_fresh {
             // SAFETY: these frames were found in the live chain.
             unsafe { self.remember::<BY_CODE>(layout, self.fresh[n_fresh - 1 - i], known + i) };
@@ -271,17 +341,8 @@ impl Chain {
     /// `frame` is in the calling thread's live chain.
     #[inline(always)]
     unsafe fn remember<const BY_CODE: bool>(&mut self, layout: &Layout, frame: usize, i: usize) {
-        // SAFETY: the caller promises a live frame, and the layout gives the offsets of its fields.
-        let (code, instruction, is_shim) = unsafe {
-            (
-                match BY_CODE {
-                    true => word(frame, layout.frame_code),
-                    false => 0,
-                },
-                word(frame, layout.frame_instr),
-                is_shim(layout, frame),
-            )
-        };
+        // SAFETY: passed on from the caller.
+        let (code, instruction, is_shim) = unsafe { read_frame::<BY_CODE>(layout, frame) };
         let (mut sum, mut n_frames, mut start) = match i.checked_sub(1) {
             Some(caller) => {
                 let caller = &self.entries[caller];
@@ -290,8 +351,7 @@ impl Chain {
             None => (0, 0, 0),
         };
         if !is_shim {
-            let hash = mix((code.rotate_left(32) ^ instruction) as u64);
-            sum = sum.wrapping_mul(BASE).wrapping_add(hash);
+            sum = add_to_sum(sum, code, instruction);
             n_frames += 1;
             while n_frames - self.n_frames_before(start) > MAX_FRAMES as u32 {
                 start += 1;

@@ -98,7 +98,6 @@ impl Released {
 impl ThreadMemory {
     /// Returns the block that the thread released last if the allocation resizes it. Sets `job` to the job of the
     /// allocation.
-    #[cold]
     #[inline(never)]
     fn take_resized(&mut self, allocator: Allocator, job: &mut u32) -> Option<Block> {
         let released = std::mem::replace(&mut self.released, Released::NOTHING);
@@ -147,7 +146,7 @@ pub unsafe fn is_noted(state: *mut ThreadState) -> bool {
 ///
 /// # Safety
 /// `thread_state` is 0 or the calling thread's own.
-#[inline]
+#[inline(always)]
 unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Accounts) -> u32 {
     if !context::is_trusted() {
         return match memory.thread_job {
@@ -161,16 +160,27 @@ unsafe fn current(memory: &mut ThreadMemory, thread_state: usize, accounts: &Acc
     if context != memory.context || variables != memory.variables || generation != memory.generation
     {
         // SAFETY: the map belongs to the context that this thread has entered.
-        let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
-        memory.job = match accounts.job_of(token) {
-            NO_JOB => accounts.job_of_thread(own_thread),
-            job => job,
-        };
+        memory.job = unsafe { find_job(variables, accounts) };
         memory.context = context;
         memory.variables = variables;
         memory.generation = generation;
     }
     memory.job
+}
+
+/// Returns the job whose token is in a map of variables, or the job that was begun for the calling thread.
+///
+/// # Safety
+/// `variables` is 0 or the map of the context that the calling thread has entered.
+#[cold]
+#[inline(never)]
+unsafe fn find_job(variables: usize, accounts: &Accounts) -> u32 {
+    // SAFETY: passed on from the caller.
+    let token = unsafe { context::value_of(variables, VARIABLE.load(Ordering::Relaxed)) };
+    match accounts.job_of(token) {
+        NO_JOB => accounts.job_of_thread(own_thread),
+        job => job,
+    }
 }
 
 /// The calling thread's `threading.get_ident()`.
@@ -179,6 +189,7 @@ fn own_thread() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
+#[inline(always)]
 fn thread_state() -> usize {
     if interpreter::layout().is_some() {
         interpreter::attached_thread_state()
@@ -207,7 +218,8 @@ pub unsafe fn allocated(
     };
     // SAFETY: only its own thread uses an entered state.
     let memory = unsafe { &mut (*state).jobs };
-    let thread_state = thread_state();
+    let layout = interpreter::layout();
+    let thread_state = layout.map_or(0, |_| interpreter::attached_thread_state());
     // SAFETY: the Python thread state is this thread's own.
     let mut job = unsafe { current(memory, thread_state, accounts) };
     // Most allocations are not part of a `realloc`, which would have noted a release.
@@ -215,7 +227,7 @@ pub unsafe fn allocated(
         NOTHING => None,
         _ => memory.take_resized(allocator, &mut job),
     };
-    let site = match interpreter::layout() {
+    let site = match layout {
         // SAFETY: `thread_state` is this thread's own or 0, and the layout was checked. Only its own thread uses an entered
         // state, and `memory` refers to another field of it.
         Some(layout) if job != NO_JOB => unsafe {
@@ -254,10 +266,20 @@ pub unsafe fn releasing(state: *mut ThreadState, address: usize, release: Releas
     let memory = unsafe { &mut (*state).jobs };
     let newest = std::mem::take(&mut memory.newest);
     // Usually one account changes, whichever job frees the block. Then the current job need not be determined.
-    let newest_job = (newest != 0).then_some(memory.newest_job);
-    if release == Release::Final && accounts.try_release(newest_job, address) {
-        memory.released.state = NOTHING;
-        return;
+    match release {
+        Release::Final => {
+            let newest_job = (newest != 0).then_some(memory.newest_job);
+            if accounts.try_release(newest_job, address) {
+                memory.released.state = NOTHING;
+                return;
+            }
+        }
+        Release::Resize => {
+            if let Ok(block) = accounts.try_resizing(address) {
+                memory.released = Released::new(address, block);
+                return;
+            }
+        }
     }
     // SAFETY: as in `allocated`.
     let job = unsafe { current(memory, thread_state(), accounts) };

@@ -1,11 +1,9 @@
 //! The rest of a job: the memory that it allocated and did not free, by allocation site and by type.
 
-use std::collections::HashMap;
-
 use super::NO_JOB;
 use super::accounts::Accounts;
 use super::objects::Types;
-use super::sites::{SiteFrame, Words};
+use super::sites::{Functions, Line, SiteFrame, Words};
 
 /// The number of bytes of an object that are searched for pointers to memory that it owns.
 const MAX_SEARCHED: usize = 256;
@@ -27,6 +25,8 @@ pub struct TypeSum {
     pub number: u32,
     pub bytes: u64,
     pub n_objects: u64,
+    /// Live objects of this type that any job allocated.
+    pub n_of_all_jobs: u64,
 }
 
 /// The memory that jobs left.
@@ -88,6 +88,7 @@ impl Accounts {
         };
         let mut by_site: Words<u32, (u64, u64)> = Words::default();
         let mut objects = Vec::new();
+        let mut n_of_others: Words<u32, u64> = Words::default();
         // Blocks without an object: items, tables, buffers.
         let mut owned: Words<usize, usize> = Words::default();
         let mappings = self.mappings.iter().map(|(&at, block)| (at, block));
@@ -101,14 +102,20 @@ impl Accounts {
                 sum.1 += 1;
             }
             rest.kept_bytes += size as u64;
+            // SAFETY: the caller keeps the blocks of the table alive.
+            let object_in_block = || unsafe {
+                let is_pythons = block.allocator.is_pythons();
+                is_pythons.then(|| types.object_in(address, block.size))?
+            };
             if !is_requested(block.job) {
                 // An object belongs to the job that resized it last.
                 owned.extend((size > 0).then_some((address, size)));
+                if let Some(object) = (block.job != NO_JOB).then(object_in_block).flatten() {
+                    *n_of_others.entry(object.type_number).or_default() += 1;
+                }
                 continue;
             }
-            // SAFETY: the caller keeps the blocks of the table alive.
-            let object = unsafe { types.object_in(address, block.size) };
-            match object.filter(|_| block.allocator.is_pythons()) {
+            match object_in_block() {
                 Some(object) => objects.push((address, block, size, object)),
                 None => {
                     owned.insert(address, size);
@@ -136,6 +143,9 @@ impl Accounts {
         examples.sort_unstable();
         rest.examples = examples.into_iter().map(|(_, object)| object).collect();
         rest.types = by_type.into_values().collect();
+        for sum in &mut rest.types {
+            sum.n_of_all_jobs = sum.n_objects + n_of_others.get(&sum.number).copied().unwrap_or(0);
+        }
         rest.types
             .sort_unstable_by_key(|sum| (std::cmp::Reverse(sum.bytes), sum.number));
         rest.sites = self.largest_sites(by_site, n_sites);
@@ -143,19 +153,28 @@ impl Accounts {
     }
 
     fn largest_sites(&self, by_site: Words<u32, (u64, u64)>, n_sites: usize) -> Vec<SiteSum> {
+        let Some(last) = n_sites.checked_sub(1) else {
+            return Vec::new();
+        };
         // Reports show one location for all instructions of a line.
-        let mut by_frames: HashMap<Vec<SiteFrame>, (u64, u64)> = HashMap::new();
+        let mut by_lines: Words<Vec<Line>, (u32, u64, u64)> = Words::default();
+        let mut functions = Functions::default();
         for (site, (bytes, n_blocks)) in by_site {
-            let sum = by_frames.entry(self.sites.describe(site)).or_default();
-            sum.0 += bytes;
-            sum.1 += n_blocks;
+            let lines = self.sites.lines(site, &mut functions);
+            let sum = by_lines.entry(lines).or_insert((site, 0, 0));
+            sum.1 += bytes;
+            sum.2 += n_blocks;
         }
-        let mut sites: Vec<_> = by_frames
-            .into_iter()
-            .map(|(frames, (bytes, n_blocks))| SiteSum {
+        let mut sums: Vec<(u32, u64, u64)> = by_lines.into_values().collect();
+        sums.sort_unstable_by_key(|&(_, bytes, _)| std::cmp::Reverse(bytes));
+        // The texts decide between sites of equal bytes. Only the sites that may be among the largest need them.
+        let least = sums.get(last).map_or(0, |&(_, bytes, _)| bytes);
+        let largest = sums.into_iter().filter(|&(_, bytes, _)| bytes >= least);
+        let mut sites: Vec<_> = largest
+            .map(|(site, bytes, n_blocks)| SiteSum {
                 bytes,
                 n_blocks,
-                frames,
+                frames: self.sites.describe(site),
             })
             .collect();
         sites.sort_unstable_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.frames.cmp(&b.frames)));

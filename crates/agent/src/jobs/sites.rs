@@ -56,6 +56,16 @@ pub struct SiteFrame {
     pub function: String,
 }
 
+/// A function and a line of it. Equal frames of two sites have equal lines.
+pub type Line = (u32, i32);
+
+/// Numbers for functions: code objects of the same function name and file share one.
+#[derive(Default)]
+pub struct Functions<'a> {
+    by_code: Words<u32, u32>,
+    by_text: HashMap<(&'a str, &'a str), u32>,
+}
+
 struct CodeText {
     function: String,
     file: String,
@@ -121,12 +131,31 @@ impl Sites {
         })
     }
 
+    /// Returns the frames of a site, innermost first.
+    fn frames(&self, site: u32) -> &[(u32, u32)] {
+        let at = site.checked_sub(1);
+        let frames = at.and_then(|at| self.frames.get(at as usize));
+        frames.map_or(&[], |frames| frames)
+    }
+
+    /// Returns a site's frames as numbers, innermost first. Two sites have equal lines if `describe` returns equal frames.
+    pub fn lines<'a>(&'a self, site: u32, functions: &mut Functions<'a>) -> Vec<Line> {
+        let line = |&(id, instruction): &(u32, u32)| match self.codes.get(&id) {
+            Some(code) => {
+                let by_text = &mut functions.by_text;
+                let function = *functions.by_code.entry(id).or_insert_with(|| {
+                    let next = by_text.len() as u32 + 1;
+                    *by_text.entry((&code.function, &code.file)).or_insert(next)
+                });
+                (function, code.lines.line_of(instruction))
+            }
+            None => (0, 0),
+        };
+        self.frames(site).iter().map(line).collect()
+    }
+
     /// Returns a site's frames with names, innermost first.
     pub fn describe(&self, site: u32) -> Vec<SiteFrame> {
-        let frames = match site.checked_sub(1) {
-            Some(i) => self.frames.get(i as usize),
-            None => None,
-        };
         let name = |&(id, instruction): &(u32, u32)| match self.codes.get(&id) {
             Some(code) => SiteFrame {
                 function: code.function.clone(),
@@ -139,7 +168,7 @@ impl Sites {
                 line: 0,
             },
         };
-        frames.map_or_else(Vec::new, |frames| frames.iter().map(name).collect())
+        self.frames(site).iter().map(name).collect()
     }
 }
 
