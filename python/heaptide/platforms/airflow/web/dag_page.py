@@ -26,6 +26,7 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     if cells:
         body += (
             '<p class="about">Bars: peak of the heap of each process; the solid part was still allocated at its end. '
+            "Last peak, retained memory and largest site: of the process with the highest peak in the last run. "
             "The suggested limit is the highest resident size plus 20%, rounded up to a multiple of 16 MiB.</p>"
         )
     return layout.document(dag_id, body)
@@ -36,7 +37,7 @@ def _peak(rows: list[dict[str, Any]]) -> int:
 
 
 def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
-    last = rows[-1]
+    last = _highest_of_last_run(rows)
     top = (last["sites"] or [None])[0]
     address = _tab(last["labels"])
     return [
@@ -48,6 +49,12 @@ def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
         layout.limit(history.suggested_limit(rows)),
         layout.site(top) if top else layout.NONE,
     ]
+
+
+def _highest_of_last_run(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the process with the highest peak in the last run, which has several if a task is mapped or deferred."""
+    run = rows[-1]["labels"]["run_id"]
+    return max((row for row in rows if row["labels"]["run_id"] == run), key=lambda row: row["peak_bytes"] or 0)
 
 
 def _tab(labels: dict[str, str]) -> str:
