@@ -82,14 +82,15 @@ def test_peak_of_a_deferred_task_is_that_of_its_largest_part(
     program = """
 from heaptide.platforms.airflow.web import dag_page, task_page
 
-def part(run, function, n_bytes):
-    labels = {"dag_id": "d", "run_id": run, "task_id": "t", "map_index": "-1", "try_number": "1"}
+def part(run, number, function, n_bytes):
+    labels = {"dag_id": "d", "run_id": run, "task_id": "t", "map_index": "-1", "try_number": number}
     site = {"function": function, "file": "d.py", "line": 3, "peak_bytes": n_bytes, "bytes": n_bytes}
     return {"id": function, "labels": labels, "peak_bytes": n_bytes, "retained_bytes": n_bytes - 1_000_000,
             "resident_peak": 1, "seconds": 1.0, "outcome": "deferred", "sites": [site], "error": None, "host": "h",
             "capture": ""}
 
-rows = [part("one", "before", 30_000_000), part("two", "execute", 24_700_000), part("two", "resume", 12_500_000)]
+rows = [part("one", "1", "before", 30_000_000), part("two", "1", "fails", 28_000_000),
+        part("two", "2", "execute", 24_700_000), part("two", "2", "resume", 12_500_000)]
 print(dag_page.page("d", rows), "END OF DAG", task_page.page("d", "two", "t", -1, rows[1:], ""))
 """
     home = Home(installed("airflow"), tmp_path / "home", {})
@@ -98,7 +99,11 @@ print(dag_page.page("d", rows), "END OF DAG", task_page.page("d", "two", "t", -1
     cells = [re.sub("<[^>]*>", "", cell) for cell in dag.split("<tbody>")[1].split("</td>")]
     assert cells[2:5] == ["24.7 MB", "30.0 MB", "23.7 MB"] and cells[6] == "execute d.py:3", cells
     choice = instance.split('<nav class="choice">')[1].split("</nav>")[0]
-    assert re.findall(">([^<]+)</a>", choice) == ["try 1, part 1: 24.7 MB", "try 1, part 2: 12.5 MB"]
+    assert re.findall(">([^<]+)</a>", choice) == [
+        "try 1: 28.0 MB",
+        "try 2, part 1: 24.7 MB",
+        "try 2, part 2: 12.5 MB",
+    ]
 
 
 @pytest.mark.behaviour("elsewhere", "task_log")

@@ -26,7 +26,8 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     if cells:
         body += (
             '<p class="about">Bars: peak of the heap of each process; the solid part was still allocated at its end. '
-            "Last peak, retained memory and largest site: of the process with the highest peak in the last run. "
+            "Last peak, retained memory and largest site: of the process with the highest peak in the last run "
+            "(only last tries). "
             "The suggested limit is the highest resident size plus 20%, rounded up to a multiple of 16 MiB.</p>"
         )
     return layout.document(dag_id, body)
@@ -52,9 +53,17 @@ def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _highest_of_last_run(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the process with the highest peak in the last run, which has several if a task is mapped or deferred."""
-    run = rows[-1]["labels"]["run_id"]
-    return max((row for row in rows if row["labels"]["run_id"] == run), key=lambda row: row["peak_bytes"] or 0)
+    """Return the process with the highest peak among the last tries of the last run.
+
+    There are several if the task is mapped or deferred. An earlier try may have failed and retained everything.
+    """
+    run = [row for row in rows if row["labels"]["run_id"] == rows[-1]["labels"]["run_id"]]
+    tries: dict[str, int] = {}
+    for row in run:
+        index, number = row["labels"]["map_index"], int(row["labels"]["try_number"])
+        tries[index] = max(tries.get(index, 0), number)
+    last = [row for row in run if int(row["labels"]["try_number"]) == tries[row["labels"]["map_index"]]]
+    return max(last, key=lambda row: row["peak_bytes"] or 0)
 
 
 def _tab(labels: dict[str, str]) -> str:
