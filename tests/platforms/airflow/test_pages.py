@@ -63,13 +63,15 @@ def test_suggested_limit_is_that_of_the_jobs_report(installed: Callable[[str], E
 from heaptide.platforms.airflow.web import dag_page, layout
 
 labels = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": "-1", "try_number": "1"}
-row = {"labels": labels, "peak_bytes": 1, "retained_bytes": 0, "resident_peak": 224_604_160, "sites": []}
+row = {"labels": labels, "peak_bytes": 1, "retained_bytes": 0, "resident_peak": 200_000_000, "sites": []}
+row["resident_after"] = 224_604_160
 print(dag_page.page("d", [row]), layout.limit(2 << 30), layout.limit(None))
 """
     home = Home(installed("airflow"), tmp_path / "home", {})
     page = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables).stdout
     record = {"v": 1, "event": "end", "id": "r/1", "pid": 1, "name": "d.t", "time": 2.0, "outcome": "ok"}
-    (tmp_path / "jobs-h-1.jsonl").write_text(json.dumps({**record, "resident_peak": 224_604_160}) + "\n")
+    sizes = {"resident_peak": 200_000_000, "resident_after": 224_604_160}
+    (tmp_path / "jobs-h-1.jsonl").write_text(json.dumps({**record, **sizes}) + "\n")
     assert "272 MiB" in home.heaptide("jobs", tmp_path / "jobs-h-1.jsonl").stdout
     assert ">272 MiB<" in page and "plus 20%, rounded up to a multiple of 16 MiB" in page
     assert page.rstrip().endswith(f"2 GiB {layout.NONE}")

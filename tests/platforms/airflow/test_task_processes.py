@@ -119,6 +119,8 @@ def test_capture_is_uploaded_to_s3_with_what_remote_logging_needs(
     copied = "logs/prod/heaptide/tasks/by_hand/t/run_0.try1.tide"
     assert record["labels"].get("uploaded_to") == f"s3://{copied}"
     assert request_of_s3(f"{address}/{copied}")[1] == Path(record["capture"]).read_bytes()
+    # The client of S3 takes more than 15 MB.
+    assert record["resident_after"] - record["resident_peak"] < 5_000_000, "the upload counts as the task's"
 
 
 @pytest.mark.behaviour("tasks")
