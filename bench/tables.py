@@ -1,4 +1,4 @@
-"""Formats results as Markdown: for each Python the overhead table, then the budget line by line."""
+"""Formats results as Markdown: for each Python the tables of overhead and of heap queries, and each budget line."""
 
 from __future__ import annotations
 

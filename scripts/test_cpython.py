@@ -36,8 +36,12 @@ RESULTS = REPOSITORY / "build" / "cpython"
 PAGE = REPOSITORY / "docs" / "internals" / "cpython-suite.md"
 VERSIONS = ("3.11", "3.12", "3.13")
 BARE = "bare"
-# Options of `heaptide run`; None is `HEAPTIDE=run`, which also records every interpreter that a test starts.
-MODES: dict[str, list[str] | None] = {"run": [], "env": None, "objects": ["--objects"], "native": ["--native"]}
+# Options of `heaptide run`.
+RUN_OPTIONS = {"run": [], "objects": ["--objects"], "native": ["--native"]}
+# Variables beside `HEAPTIDE=run`, which also records every interpreter that a test starts.
+VARIABLES = {"env": {}, "combined": {"HEAPTIDE_OBJECTS": "1", "HEAPTIDE_NATIVE": "1"}}
+MODES = ("run", "env", "objects", "native", "combined")
+USUAL_MODES = MODES[:4]
 LIMIT_SECONDS = 900
 # In a virtual machine that has the device but no listener, these tests never end, even bare.
 IGNORED = "*VSOCK*"
@@ -154,12 +158,11 @@ class Suite:
         if mode != BARE:
             captures = folder / "captures"
             captures.mkdir()
-            options = MODES[mode]
-            if options is None:
+            if mode in VARIABLES:
                 pattern = captures / "{component}.{pid}.tide"
-                environment.update(HEAPTIDE="run", HEAPTIDE_QUIET="1", HEAPTIDE_OUT=str(pattern))
+                environment.update(HEAPTIDE="run", HEAPTIDE_QUIET="1", HEAPTIDE_OUT=str(pattern), **VARIABLES[mode])
             else:
-                prefix = ["-m", "heaptide", "run", "-q", "-o", str(captures / "test.tide"), *options]
+                prefix = ["-m", "heaptide", "run", "-q", "-o", str(captures / "test.tide"), *RUN_OPTIONS[mode]]
         report = folder / "report.xml"
         words = ["--junit-xml", str(report), "--tempdir", str(folder), "--ignore", IGNORED, module]
         command = [str(self.python), *prefix, "-m", "test", *words]
@@ -231,10 +234,10 @@ def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple
     """Yield the tests whose bare and recorded results have nothing in common."""
     n_before = 0
     for name in sorted({*bare.tests, *recorded.tests}):
-        ways = [outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded)]
-        if not {*ways[0]} & {*ways[1]}:
+        bare_results, recorded_results = (outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded))
+        if not {*bare_results} & {*recorded_results}:
             n_before += 1
-            yield name, " or ".join(ways[0]), " or ".join(ways[1])
+            yield name, " or ".join(bare_results), " or ".join(recorded_results)
     if n_before == 0 and bare.ending != recorded.ending and "unstable" not in (bare.ending, recorded.ending):
         yield module, f"ended with {bare.ending}", f"ended with {recorded.ending}"
 
@@ -244,12 +247,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, required=True, help="the wheel under test")
     parser.add_argument("--only", metavar="3.N", help=f"run this version alone, instead of {', '.join(VERSIONS)}")
-    parser.add_argument("--modes", default=",".join(MODES), help="modes to compare with the bare run, with commas")
+    parser.add_argument(
+        "--modes", default=",".join(USUAL_MODES), help="modes to compare with the bare run, separated by commas"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="modules to run at a time")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="seconds that a module may take")
     parser.add_argument("--fresh", action="store_true", help="run modules again that have results")
     parser.add_argument("--any-wheel", action="store_true", help="also use results of earlier wheels")
-    parser.add_argument("--table", action="store_true", help="print the results there are and run nothing")
+    parser.add_argument("--table", action="store_true", help="print the stored results and run nothing")
     parser.add_argument("modules", nargs="*", help="modules, also as patterns such as 'test_io*' [default: all]")
     options = parser.parse_args()
     modes = options.modes.split(",")
@@ -292,8 +297,8 @@ def main() -> int:
     print("|---|---|---|---|---|---|---|")
     for row in rows:
         print(row.text())
-    for names, ways in not_compared.items():
-        print(f"\nNot compared on {', '.join(ways)}: {names}")
+    for names, runs in not_compared.items():
+        print(f"\nNot compared on {', '.join(runs)}: {names}")
     return 1 if n_unexplained else 0
 
 
@@ -312,7 +317,7 @@ def compared(
 ) -> Iterator[tuple[str, tuple[int, list[tuple[str, str, str]]] | None]]:
     """Yield the comparison of every module, in order. Several modules run at a time."""
     if suite.options.table:
-        has_both = [all((suite.folder / way / f"{name}.json").exists() for way in (BARE, mode)) for name in modules]
+        has_both = [all((suite.folder / each / f"{name}.json").exists() for each in (BARE, mode)) for name in modules]
         modules = [name for name, has in zip(modules, has_both, strict=True) if has]
     with concurrent.futures.ThreadPoolExecutor(suite.options.jobs) as pool:
         waiting = [pool.submit(suite.compare, mode, module) for module in modules]

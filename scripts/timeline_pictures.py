@@ -28,7 +28,7 @@ LETTER, LINE = 8.4, 17
 
 
 def main() -> int:
-    """Record once, draw five times."""
+    """Record once, and create each picture."""
     heaptide = str(Path(sys.argv[1]).absolute())
     IMAGES.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,7 +1,7 @@
 """Fails when recording becomes more expensive: compares instruction counts of three programs with fixed ceilings.
 
     make guard                 compare with ceilings.json
-    make guard ARGS=--lower    lower the ceilings that have become too high, and write them
+    make guard ARGS=--lower    lower each ceiling that is above its ratio, and write them
 
 Each program runs bare and in each recording mode under valgrind's callgrind. A result is the recorded run's count of
 instructions divided by the bare run's, so the machine's load and speed do not matter. Interpreter start and `heaptide

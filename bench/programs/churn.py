@@ -1,4 +1,4 @@
-"""Allocates N blocks, by default ten million, and keeps the newest thousand, so the number of events is known."""
+"""Allocates N blocks, by default ten million, and keeps the newest 1,021, so the number of events is known."""
 
 import sys
 

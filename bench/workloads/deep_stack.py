@@ -1,4 +1,4 @@
-"""Allocates at every level of a stack 180 calls deep: no two successive events share their innermost frame."""
+"""Allocates at every level of a stack 180 calls deep: no two successive allocations share their innermost frame."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Allocates and frees small dicts, tuples and strings by pymalloc; malloc allocates only arenas and lists."""
+"""Allocates and frees small dicts, tuples and strings in arenas of pymalloc; only the lists need malloc."""
 
 
 def build(n):

@@ -114,7 +114,7 @@ def start(
     *,
     overwrite: bool,
     whole_program: bool,
-    attached: bool,
+    attached_at_bytes: int,
     session: bytes | None,
     command: list[str],
     executable: str,
@@ -136,6 +136,7 @@ def redact_command(words: list[str], patterns: list[str], secrets: list[str]) ->
 def announce_exec(before: str, after: str) -> None: ...
 def stop() -> tuple[str, bool] | None: ...
 def active() -> str | None: ...
+def has_failed() -> bool: ...
 def change_mode(
     *, objects: bool | None = None, sample_bytes: int | None = None, native: bool | None = None
 ) -> bool: ...

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         aggregate: bool
         follow_fork: bool
         interval_ms: int
+        resident_bytes: int
 
     class HeapRequest(Visit):
         """The options of a heap snapshot."""
@@ -88,7 +89,7 @@ def attach(request: RecordingRequest) -> list[str]:
         ),
         overwrite=request["overwrite"],
         command=sys.orig_argv[1:],
-        attached=True,
+        attached_at_bytes=request["resident_bytes"],
     )
     _current = Attachment(request)
     atexit.register(_at_exit)

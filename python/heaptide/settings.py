@@ -166,7 +166,7 @@ ALL = (
         values="percentage or size", short="HEAPTIDE_ACT_AT", shown_default="no report",
     ),
     Setting(
-        "act_command", plain, "", "shell command to run after that report; `HEAPTIDE_REPORT` names the report",
+        "act_command", plain, "", "shell command to run after the report of `act_at`; `HEAPTIDE_REPORT` is its path",
         values="command", short="HEAPTIDE_ACT_COMMAND", shown_default="none",
     ),
     Setting(

@@ -479,6 +479,11 @@ impl Process {
         self.header.started_unix_ns.saturating_add(elapsed)
     }
 
+    /// The clock units until which the capture has only sums; `None` if all its events have times.
+    pub(crate) fn times_unknown_until(&self) -> Option<u64> {
+        (self.sums.first_time > 0).then_some(self.sums.first_time)
+    }
+
     /// The end of the capture in clock units.
     pub fn end_units(&self) -> u64 {
         let resident = self

@@ -56,6 +56,8 @@ pub struct RecordingRequest {
     /// Whether to also record forked children.
     pub follow_fork: bool,
     pub interval_ms: u32,
+    /// Resident size of the process before this visit loads anything into it.
+    pub resident_bytes: u64,
 }
 
 /// The result of a visit.
@@ -67,7 +69,7 @@ pub struct VisitResult {
     pub note: String,
     /// Final path of the capture; empty if it is already there.
     pub final_path: PathBuf,
-    /// The longest time for which this process paused a thread of the process to enter it.
+    /// The longest pause of a thread of the process.
     pub paused: Duration,
     pub took: Duration,
 }
@@ -99,6 +101,7 @@ pub fn attach(target: &Target, request: &RecordingRequest) -> Result<VisitResult
     arguments.flag("aggregate", request.aggregate);
     arguments.flag("follow_fork", request.follow_fork);
     arguments.number("interval_ms", request.interval_ms.into());
+    arguments.number("resident_bytes", request.resident_bytes);
     let direct = request.is_direct.then_some(());
     visit_with_package(
         target,

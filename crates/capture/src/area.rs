@@ -28,7 +28,7 @@ pub const fn align_up(offset: u64, align: u64) -> u64 {
 /// Identity and order of a chunk: the part of its head that block and slot share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ChunkHead {
-    /// 0 is the registry; others are threads, in the order in which they first recorded.
+    /// [`REGISTRY_STREAM`], [`CHECKPOINT_STREAM`], or the number of a thread in the order in which threads first recorded.
     pub stream: u32,
     /// Position of this chunk within its stream, from 0.
     pub number: u32,

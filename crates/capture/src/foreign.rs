@@ -50,5 +50,5 @@ pub trait SumSink {
     );
 
     /// Takes the size of the heap at `time`, in clock units. Times ascend.
-    fn add_height(&mut self, time: u64, bytes: u64);
+    fn add_heap_size(&mut self, time: u64, bytes: u64);
 }

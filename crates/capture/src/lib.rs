@@ -1,7 +1,7 @@
 //! The capture format: bytes ⇄ records.
 //!
 //! The code in the profiled program (`agent`) and the offline code (`analysis`) share this definition.
-//! `docs/reference/capture-format.md` draws the file. In reading order: [`header`] begins a file, [`area`]s follow it,
+//! `docs/reference/capture-format.md` describes the file. In reading order: [`header`] begins a file, [`area`]s follow it,
 //! [`event`] and [`registry`] are the contents of chunks, [`wire`] encodes numbers.
 //!
 //! This crate has no unsafe code, depends neither on interpreters nor on clocks, and does not trust the contents of a file.

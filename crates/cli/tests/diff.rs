@@ -145,10 +145,10 @@ fn growth_above_the_limit_exits_with_1_and_a_message_after_the_report() {
 #[test]
 fn side_may_be_several_files_or_a_folder() {
     let folder = folder();
-    std::fs::create_dir(folder.path().join("old")).expect("made");
+    std::fs::create_dir_all(folder.path().join("old/host")).expect("made");
     std::fs::create_dir(folder.path().join("new")).expect("made");
     folder.capture("old/x.tide", BEFORE);
-    folder.capture("old/x.tide.12", BEFORE);
+    folder.capture("old/host/x.bin", BEFORE);
     folder.write("old/notes.txt", b"no capture");
     folder.capture("new/x.tide", AFTER);
     let by_folder = printed(&folder.heaptide("diff --json --total old new/x.tide"));
@@ -158,7 +158,7 @@ fn side_may_be_several_files_or_a_folder() {
     );
     let by_files = printed(
         &folder
-            .heaptide("diff --json --total --before old/x.tide old/x.tide.12 --after new/x.tide"),
+            .heaptide("diff --json --total --before old/host/x.bin old/x.tide --after new/x.tide"),
     );
     assert_eq!(by_files, by_folder);
 }

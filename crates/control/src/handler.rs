@@ -19,7 +19,7 @@ use crate::openapi;
 use crate::program::Program;
 use crate::recorder::{HeapOptions, Options, Recorder};
 use crate::reports;
-use crate::request::Request;
+use crate::request::{Request, percent_encoded};
 use crate::response::{Body, Response};
 use crate::routes::{self, BASE, Operation, ResolvedRoute};
 use crate::security::{self, EntryPoint, Need, Rates};
@@ -239,15 +239,9 @@ fn asks_for_values(request: &Request) -> bool {
 
 /// Redirects to a path of this server. Leading slashes are removed, because `//host/` would name another server.
 fn redirect(path: &str) -> Response {
-    let mut location = "/".to_owned();
-    for byte in path.trim_start_matches(['/', '\\']).bytes() {
-        if byte.is_ascii_graphic() {
-            location.push(byte.into());
-        } else {
-            location.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    Response::new(307, "text/plain; charset=utf-8", "").with("Location", location)
+    let path = path.trim_start_matches(['/', '\\']);
+    let location = percent_encoded(path, |byte| byte.is_ascii_graphic());
+    Response::new(307, "text/plain; charset=utf-8", "").with("Location", format!("/{location}"))
 }
 
 /// Refuses an unknown `scope`: a misspelt one must not act on all processes.

@@ -235,8 +235,8 @@ impl Program {
         started.warnings.extend(late.err());
         let mut body = options.to_json();
         body["session"] = session.id.as_str().into();
-        // List the processes again: a process that started before the wanted session was stored has not read it, but
-        // has its socket.
+        // List the processes again: one that started before the wanted session was stored has not read it, but its socket
+        // is now in the group's folder.
         let is_recorded = |pid: u32| {
             let mut recorded = siblings.iter().filter(|sibling| sibling.session.is_some());
             recorded.any(|sibling| sibling.pid == pid)
@@ -258,7 +258,8 @@ impl Program {
 
     /// Stops the recording of this process.
     pub(crate) fn stop_here(&self) -> Result<StateChange, String> {
-        if self.recorder.recording().is_none() {
+        // A failed recording keeps its file open until it is stopped.
+        if self.recorder.recording().is_none() && !self.recorder.has_failed() {
             return Ok(StateChange::Already);
         }
         let recorder = self.recorder.clone();

@@ -171,6 +171,11 @@ impl Renderer {
             }
             Some(2) => Err(Failure::Arguments(message)),
             Some(3) => Err(Failure::Nothing(message)),
+            // The message would be in a file of the same folder.
+            _ if message.is_empty() && is_full(&self.folder) => Err(Failure::Command(format!(
+                "the report cannot be written in {}: disk full; free space there",
+                self.folder.display()
+            ))),
             _ if message.is_empty() => Err(Failure::Command(
                 "the process that makes reports was killed, perhaps for lack of memory".to_owned(),
             )),
@@ -195,6 +200,12 @@ impl Renderer {
             }
         }
     }
+}
+
+/// Whether the file system of the folder has no room for a report.
+fn is_full(folder: &Path) -> bool {
+    let free = rustix::fs::statvfs(folder).map(|it| it.f_bavail.saturating_mul(it.f_frsize));
+    free.is_ok_and(|bytes| bytes < MAX_MESSAGE_BYTES)
 }
 
 fn failed(error: io::Error) -> Failure {

@@ -213,6 +213,15 @@ pub fn parse_query(query: &str) -> Result<Vec<(String, String)>, Refusal> {
     Ok(pairs)
 }
 
+/// Percent-encodes the bytes of a text for which `is_kept` is false.
+pub fn percent_encoded(text: &str, is_kept: impl Fn(u8) -> bool) -> String {
+    let encode = |byte: u8| match is_kept(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
 /// Decodes percent-encoding and plus signs.
 pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
     let mut bytes = Vec::with_capacity(text.len());

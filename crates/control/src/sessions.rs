@@ -154,7 +154,10 @@ impl Sessions {
                     meta.insert("started_unix_ms".into(), now.into());
                     meta.insert(SPACE.into(), group::pid_space().into());
                     let meta = Value::Object(meta);
-                    write(&folder, META, &meta)?;
+                    write(&folder, META, &meta).inspect_err(|_| {
+                        // A folder without a description would stay in every list of sessions.
+                        let _ = fs::remove_dir_all(&folder);
+                    })?;
                     return Ok(Session {
                         id,
                         folder: Some(folder),
@@ -282,8 +285,18 @@ impl Session {
 }
 
 impl Capture {
-    /// Returns whether its process still records, that is, has the file open for writing.
+    /// Returns whether its process still records, that is, has the file open for writing. A recording that failed keeps the
+    /// file open until it is stopped, and its capture has a mark.
     pub(crate) fn is_being_written(&self) -> bool {
+        self.is_held() && !self.has_stop_mark()
+    }
+
+    fn has_stop_mark(&self) -> bool {
+        let file = self.open().ok();
+        file.and_then(TideFile::stop_mark_from_file).is_some()
+    }
+
+    fn is_held(&self) -> bool {
         if self.is_elsewhere {
             return self.is_locked();
         }

@@ -1,4 +1,4 @@
-//! Requests over real sockets: access control, and reports that clients share or cancel.
+//! Requests to the handler, and over real sockets: access control, and reports that clients share or cancel.
 
 use std::fs;
 use std::io::{self, Read, Write};

@@ -61,6 +61,10 @@ impl Recorder for Process {
         session::active_path()
     }
 
+    fn has_failed(&self) -> bool {
+        session::has_failed()
+    }
+
     fn labels(&self) -> Vec<(String, String)> {
         recording::labels()
     }
@@ -392,7 +396,7 @@ impl Control {
         });
     }
 
-    /// Closes the descriptors of the parent's listeners in a forked child, and changes nothing else.
+    /// Closes the descriptors of the parent's servers in a forked child, and changes nothing else.
     fn forget(&self) {
         for server in std::mem::take(&mut *self.servers()) {
             server.fds().into_iter().for_each(close);

@@ -1,8 +1,8 @@
 //! The steps of a decorated asynchronous generator function. Each step of its body runs as part of the job.
 //!
 //! The decorated function is a loop over this asynchronous iterator, because there is no `yield from` for asynchronous
-//! generators. It stores here what its consumer sends or raises. The loop also awaits this object: a step passes on the
-//! `StopIteration` of the body's awaitable, whose value is the one that the body produced.
+//! generators. The loop stores in the iterator what its consumer sends or raises. The iterator is also the awaitable of each
+//! step: the step ends with the `StopIteration` of the body's awaitable, which carries the value that the body produced.
 
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;

@@ -80,7 +80,7 @@ pub fn prepare_job_marks(
     Ok(())
 }
 
-/// Stores how many modules Python has searched for modules that start threads.
+/// Stores the length of `sys.modules` at Python's last search for modules that start threads.
 #[pyfunction]
 pub fn note_searched_modules(n_modules: usize) {
     N_MODULES.store(n_modules, Ordering::Relaxed);

@@ -59,8 +59,8 @@ pub fn trust_contexts(trusted: bool) {
     context::trust(trusted);
 }
 
-/// Begins a job. It runs where the context variable has the value `token`, or in the thread with this ident. `group` is
-/// the number of its name, or 0. Returns the job's number, or `None` if no accounts are open.
+/// Begins a job. It runs where the context variable has the value `token`, or in the thread with this ident. Jobs of the
+/// same name have the same `group`; 0 is no group. Returns the job's number, or `None` if no accounts are open.
 #[pyfunction]
 #[pyo3(signature = (token, thread = None, group = 0))]
 pub fn job_begin(token: &Bound<'_, PyAny>, thread: Option<usize>, group: u32) -> Option<u32> {
@@ -76,7 +76,7 @@ pub fn job_seconds(job: u32) -> Option<f64> {
     jobs::with(|accounts| accounts.seconds(job)).flatten()
 }
 
-/// Ends a job: later allocations do not belong to it.
+/// Ends a job: later allocations do not belong to it. `outer` is the enclosing job, or 0.
 #[pyfunction]
 pub fn job_end(job: u32, outer: u32) {
     jobs::end(job, outer);

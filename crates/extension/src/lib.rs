@@ -39,6 +39,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::announce_exec, module)?)?;
     module.add_function(wrap_pyfunction!(recording::stop, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active, module)?)?;
+    module.add_function(wrap_pyfunction!(recording::has_failed, module)?)?;
     module.add_function(wrap_pyfunction!(recording::change_mode, module)?)?;
     module.add_function(wrap_pyfunction!(recording::active_mode, module)?)?;
     module.add_function(wrap_pyfunction!(watcher::watch_pressure, module)?)?;

@@ -65,7 +65,7 @@ pub fn options_to_dict(
 
 /// Starts recording this process. Returns a warning if Python stacks cannot be read.
 #[pyfunction]
-#[pyo3(signature = (path, options, *, overwrite, whole_program, attached, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths, library_paths, user_paths, user_packages, facts, outer_functions=Vec::new(), thread_names=Vec::new()))]
+#[pyo3(signature = (path, options, *, overwrite, whole_program, attached_at_bytes, session, command, executable, working_directory, host, python_version, python_allocator, stdlib_paths, import_paths, own_paths, library_paths, user_paths, user_packages, facts, outer_functions=Vec::new(), thread_names=Vec::new()))]
 #[allow(
     clippy::too_many_arguments,
     reason = "keyword arguments, each with its name at the only caller"
@@ -76,7 +76,7 @@ pub fn start(
     options: Bound<'_, PyAny>,
     overwrite: bool,
     whole_program: bool,
-    attached: bool,
+    attached_at_bytes: u64,
     session: Option<[u8; 16]>,
     command: Vec<Text>,
     executable: Text,
@@ -100,7 +100,7 @@ pub fn start(
         mode: mode_of(&options)?,
         interval_ms: options.getattr("interval_ms")?.extract()?,
         whole_program,
-        attached,
+        attached_at_bytes,
         session,
         program: Program {
             command: strings(command),
@@ -198,6 +198,12 @@ pub fn active() -> Option<FsText> {
     session::active_path().map(FsText::from)
 }
 
+/// Returns whether the recording has failed and has not been stopped since.
+#[pyfunction]
+pub fn has_failed() -> bool {
+    session::has_failed()
+}
+
 /// Returns the ID of the current session, which all its captures contain, or `None`.
 #[pyfunction]
 pub fn session_id() -> Option<Cow<'static, [u8]>> {
@@ -240,7 +246,7 @@ pub fn rank() -> Option<u32> {
     heaptide_watch::node::Node::of_this_process().rank
 }
 
-/// Excludes a thread that is not registered with Python yet. `heaptide detach` finds this function by its symbol.
+/// Excludes a thread that is not registered with Python yet. The crate `attach` finds this function by its symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
     threads::leave_out_for_good();

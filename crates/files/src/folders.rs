@@ -51,21 +51,27 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
 /// Makes sure that other users cannot change what this user keeps in the folder. Creates it if it does not exist.
 ///
 /// Others may read the folder. In a folder with the sticky bit, such as `/tmp`, they may also create files, because they
-/// cannot replace files of this user there.
+/// cannot replace files of this user there. The owner of a folder can, with any mode, so it must be this user or root.
 pub fn trusted_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)?;
     check_folder(path)
 }
 
-/// Refuses a folder in which other users could replace files of this user. A folder that does not exist passes.
+/// Refuses a folder that users other than its owner can write to, unless it has the sticky bit. A folder that does not
+/// exist passes.
 pub fn check_folder(path: &Path) -> io::Result<()> {
-    let mode = match path.metadata() {
-        Ok(metadata) => metadata.mode(),
+    let (mode, owner) = match path.metadata() {
+        Ok(metadata) => (metadata.mode(), metadata.uid()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
+    let shown = path.display();
+    if owner != 0 && owner != crate::user() {
+        return refuse(format!(
+            "the folder {shown} belongs to another user, who can replace its files: choose another folder"
+        ));
+    }
     if mode & WRITABLE_BY_OTHERS != 0 && mode & STICKY == 0 {
-        let shown = path.display();
         return refuse(format!(
             "other users can write to the folder {shown}: run chmod go-w {shown}, or choose another folder"
         ));
@@ -142,6 +148,22 @@ mod tests {
         }
         trusted_folder(&path.join("a/b")).unwrap();
         assert_eq!(mode(&path.join("a/b")), 0o700);
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn folder_of_another_user_is_not_trusted_even_with_the_sticky_bit() {
+        // Only root can give a folder away.
+        if crate::user() != 0 {
+            return;
+        }
+        let path = folder("foreign", 0o755);
+        chown(&path, Some(12345), None).unwrap();
+        for mode in [0o755, 0o1777] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let message = trusted_folder(&path).unwrap_err().to_string();
+            assert!(message.contains("belongs to another user"), "{message}");
+        }
         fs::remove_dir_all(path).unwrap();
     }
 

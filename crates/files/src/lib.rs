@@ -3,7 +3,8 @@
 //! - [`NewFile`]: creates a file with mode 0600, without following links. The file appears under its name once its content
 //!   is complete, unless it can only be written in place, such as a pipe.
 //! - [`scratch_file`], [`temporary_path`]: a temporary file that has no name, or one that nobody can guess.
-//! - [`private_folder`], [`trusted_folder`], [`check_folder`]: folders for Heaptide's own files, which other users must not be able to change.
+//! - [`private_folder`], [`trusted_folder`], [`check_folder`]: folders for Heaptide's own files, which other users must not
+//!   be able to change.
 //! - [`OwnFolder`]: reads files of this user in a folder of this user, and nothing that another user planted there.
 //!
 //! This crate knows no format. It runs in the profiled program and in the command, so it never panics.

@@ -97,11 +97,14 @@ impl NewFile {
             return Ok(handle);
         }
         let is_unnamed = matches!(self.state, State::Unnamed);
-        if is_unnamed && let Err(error) = self.link() {
-            if error == Errno::EXIST && self.existing == Existing::Refuse {
-                return Err(error.into());
+        if is_unnamed {
+            match self.link() {
+                Ok(()) => {}
+                Err(Errno::EXIST) if self.existing == Existing::Refuse => {
+                    return Err(Errno::EXIST.into());
+                }
+                Err(_) => self.name_temporarily()?,
             }
-            self.name_temporarily()?;
         }
         if let State::Temporary(temporary) = &self.state {
             match rename(temporary, &self.path, self.existing) {

@@ -7,7 +7,7 @@ use heaptide_capture::calendar::date_and_time;
 /// How sizes and shares are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// `41.8 MB`, `74.0%`.
+    /// `41.8 MB`, `74%`.
     Heaptide,
     /// `41.810MB`, `74.00 %`.
     Memray,

@@ -35,6 +35,6 @@ pub use order::{replay, replay_between, replay_until};
 pub use series::HeapSeries;
 pub use stacks::{Stack, StackId, Stacks};
 pub use tally::{
-    JobDetail, JobTable, JobTotals, LiveSite, SiteSums, Snapshot, StackDetail, Sums, Tally,
-    TallyOptions, Wanted,
+    JobDetail, JobTable, JobTotals, LiveSite, MAX_PYMALLOC_BYTES, SiteSums, Snapshot, StackDetail,
+    Sums, Tally, TallyOptions, Wanted,
 };

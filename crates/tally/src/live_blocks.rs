@@ -225,6 +225,17 @@ impl LiveBlocks {
         addresses
     }
 
+    /// Returns all blocks, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = Block> + '_ {
+        let buckets = self.segments.iter().flat_map(|one| one.buckets.iter());
+        let fitting = buckets.flat_map(|bucket| {
+            let ways = bucket.addresses.iter().zip(&bucket.blocks);
+            let used = ways.filter(|(address, _)| **address & (ONE_PAST - 1) != 0);
+            used.map(|(_, &packed)| Block::from(packed))
+        });
+        fitting.chain(self.misfits.values().copied())
+    }
+
     /// Writes all blocks, ordered by address, because neighbours are similar and their differences are small. Only the
     /// addresses are sorted: sorting whole blocks would need as much memory as the table.
     pub fn write(&self, out: &mut Encoder) {
@@ -307,6 +318,15 @@ mod tests {
                 assert_eq!(table.remove(address), plain.remove(&address));
             }
         }
+        let sizes = |blocks: &mut dyn Iterator<Item = Block>| -> Vec<u64> {
+            let mut sizes: Vec<u64> = blocks.map(|block| block.size).collect();
+            sizes.sort_unstable();
+            sizes
+        };
+        assert_eq!(
+            sizes(&mut table.iter()),
+            sizes(&mut plain.values().copied())
+        );
         for (address, block) in plain {
             assert_eq!(table.remove(address), Some(block));
         }

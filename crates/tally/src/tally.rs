@@ -47,7 +47,7 @@ pub use job_table::{JobTable, JobTotals};
 pub use jobs::JobDetail;
 use modes::Modes;
 pub use snapshot::{LiveSite, Snapshot};
-pub use sums::{SiteSums, Sums};
+pub use sums::{MAX_PYMALLOC_BYTES, SiteSums, Sums};
 
 /// Chooses sites by their stack, the stream of their thread, and their job.
 pub type Wanted<'a> = dyn FnMut(&Stacks, StackId, u32, JobKey) -> bool + 'a;
@@ -272,7 +272,7 @@ impl Tally {
         if time > self.time {
             // Before the first event the heap has no size.
             if self.n_events > 0 {
-                self.note_height();
+                self.note_heap_size();
             }
             while let Some(edge) = self.next_edge.filter(|&edge| edge <= time) {
                 self.pass_edge(edge, thread);
@@ -317,7 +317,7 @@ impl Tally {
         self.time = edge;
     }
 
-    fn note_height(&mut self) {
+    fn note_heap_size(&mut self) {
         let (before, highest) = (self.bytes_before, self.bytes_highest);
         self.series.add(self.time, before, highest);
         if self.steps.is_wanted() {

@@ -1,4 +1,4 @@
-//! Captures written as text: one line per action of a program.
+//! Captures written as text: one statement per action of a program. Line feeds, `;` and `·` separate statements.
 //!
 //! ```text
 //! alloc x 64 at main:3 > load:7      64 bytes, named x; outermost frame first, with lines

@@ -1,4 +1,5 @@
-//! Reads a timeline of either format. A cut file gives its complete lines; only files in other formats are refused.
+//! Reads a timeline of either format. A cut file gives its complete lines; files without samples, of later versions or in
+//! other formats are refused.
 
 use std::fmt;
 use std::io;

@@ -268,7 +268,7 @@ impl Session {
         matches!(watched, Watched::Process(_)) && !exists
     }
 
-    /// Counts out-of-memory kills in the run's control group, or on the machine if the program was killed by SIGKILL.
+    /// Counts out-of-memory kills in the run's control group; if none and SIGKILL ended the program, on the machine.
     fn n_oom_kills(&self, ending: Ending) -> u64 {
         let in_group = self.group.as_ref().map_or(0, Cgroup::n_kills);
         if in_group == 0 && ending == Ending::Signal(libc::SIGKILL) {

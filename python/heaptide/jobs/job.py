@@ -28,9 +28,9 @@ class Job(_native.JobBase):
     error            name of the exception's type, or None
     started          seconds since 1970, or None before the job begins
     seconds          duration once it has ended
-    resident_before  resident size of the process in bytes; known if the process is recorded, or if job records are
-    resident_after   written
-    resident_peak
+    resident_before  resident size of the process in bytes when the job began and when it ended; known if the process
+    resident_after   is recorded, or if job records are written
+    resident_peak    None, unless the program sets it
     capture          path of the capture that has the job's allocations, or None
 
     While the process is recorded, allocations belong to the job that is current in their thread, greenlet or task.

@@ -2,7 +2,7 @@
 
 A file is named ``jobs-HOST-PID-START.jsonl`` after the process that writes it. Only its user can read it, and it is
 created exclusively, so that another user cannot plant a link. When a file is large, the process continues in another
-one. Old files are removed by number, age and size, but never those of a live process.
+one. Old files are removed by number, age and size, but never those of a live process of this host.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class RecordFile:
                         yield stat.st_mtime, stat.st_size, entry.name
 
     def _is_in_use(self, name: str) -> bool:
-        """Return whether a live process of this host may write to the file, or another process with the same ID."""
+        """Return whether its process ID is in use on this host. Of this process's files, only the current one is."""
         of_host = f"{PREFIX}{self._host}-"
         pid = name[len(of_host) :].partition("-")[0] if name.startswith(of_host) else ""
         if not pid.isdecimal():

@@ -67,7 +67,7 @@ def names_of_module(module: types.ModuleType) -> dict[str, Any]:
 
 
 def is_proper_module(obj: Any) -> bool:
-    """Return whether an object is a module that can be imported."""
+    """Return whether an object is a module that ``sys.modules`` has under its name."""
     if not is_a(obj, types.ModuleType):
         return False
     name = names_of_module(obj).get("__name__")
@@ -258,7 +258,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 
 
 def short_repr(each: Any) -> str:
-    """Return a text of about 40 characters that describes an object, without its address."""
+    """Return a short text that describes an object, without its address."""
     try:
         if is_a(each, types.ModuleType):
             return str(names_of_module(each)["__name__"])

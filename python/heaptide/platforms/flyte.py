@@ -98,7 +98,8 @@ def _show_deck(manager: Any, context: Any, report: Report) -> None:
     # In a local execution, all tasks of the process share one list; remove the decks of other tasks.
     for earlier in [deck for deck in task.decks if getattr(deck, "heaptide_task", task) is not task]:
         task.decks.remove(earlier)
-    deck = decks.Deck(_free(report, {deck.name for deck in task.decks}), report.frame(), auto_add_to_deck=False)
+    title = _unused_title(report, {deck.name for deck in task.decks})
+    deck = decks.Deck(title, report.frame(), auto_add_to_deck=False)
     deck.heaptide_task = task
     task.decks.append(deck)
     # flytekit writes no page for dynamic tasks or for the items of a map task.
@@ -116,7 +117,7 @@ def _show_tab(page: Any, report: Report) -> Awaitable[None] | None:
     import asyncio
 
     flush = _loaded("flyte.report", "flush")
-    page.get_tab(_free(report, page.tabs)).replace(report.frame())
+    page.get_tab(_unused_title(report, page.tabs)).replace(report.frame())
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -126,7 +127,7 @@ def _show_tab(page: Any, report: Report) -> Awaitable[None] | None:
     return delivery
 
 
-def _free(report: Report, taken: Collection[str]) -> str:
+def _unused_title(report: Report, taken: Collection[str]) -> str:
     """Return a title that no other deck of the task has."""
     title = report.title
     number = 1

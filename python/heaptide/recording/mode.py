@@ -12,7 +12,7 @@ def set_mode(mode: str | None = None, *, sample: int | bool | None = None, nativ
     """Change how this process is recorded from now on, within the same capture. Returns whether anything changed.
 
     mode     `exact` (every allocation), `objects` (also every Python object) or `sampled`; None keeps it
-    sample   in sampled mode: record about one allocation per this number of bytes; `True` means 512 KiB
+    sample   record about one allocation per this number of bytes, which implies `sampled`; `True` means 512 KiB
     native   also record the C, C++ and Rust functions between the Python functions; None keeps it
 
     Children that are forked later inherit the mode. Raises :class:`heaptide.RecordingError` if the process is not being

@@ -195,7 +195,7 @@ def start(
     command: list[str] | None = None,
     session: bytes | None = None,
     first_import_path: str | None = None,
-    attached: bool = False,
+    attached_at_bytes: int = 0,
     outer_functions: list[str] | None = None,
     user_folders: Sequence[str] = (),
 ) -> str | None:
@@ -205,10 +205,13 @@ def start(
     command             the program's arguments, if `sys.argv` does not hold them yet
     session             the session of another process, to join it
     first_import_path   the folder that Python will put first on its import path, if it has not done so yet
-    attached            note in the capture how large the process was before
+    attached_at_bytes   resident size before `heaptide attach` entered the process, to store in the capture
     outer_functions     functions that reports leave out at the root of a stack, outermost first
     user_folders        further folders of the user's own code, as a platform knows them
     """
+    if _native.has_failed():
+        # The failed recording still holds its file and its hooks.
+        stop()
     with _lifecycle:
         # Heaptide does its own work before the recording starts, so that it is not recorded.
         thread_names.prepare()
@@ -226,7 +229,7 @@ def start(
                 options,
                 overwrite=overwrite,
                 whole_program=whole_program,
-                attached=attached,
+                attached_at_bytes=attached_at_bytes,
                 session=session,
                 outer_functions=outer,
                 thread_names=names,

@@ -233,7 +233,7 @@ def test_log_names_the_file_that_cannot_be_written(answers: Answers) -> None:
 
 
 @pytest.mark.behaviour("failure_does_not_stop")
-def test_component_that_cannot_be_listed_is_recorded_and_says_so(answers: Answers) -> None:
+def test_component_that_cannot_be_listed_is_recorded_and_reports_that(answers: Answers) -> None:
     assert answers.results["full_for_lists"]["value"] == 5, answers.results["full_for_lists"]
     log = answers.log("full_for_lists")
     assert "runs without being recorded" not in log and "Heaptide recorded api into" in log, log

@@ -128,7 +128,7 @@ def test_workers_of_api_server_and_local_executor_are_recorded(stack: Stack) -> 
 
 
 @pytest.mark.behaviour("documented_names", "no_misleading_warning")
-def test_each_component_says_where_it_is_recorded(stack: Stack) -> None:
+def test_each_component_reports_where_it_is_recorded(stack: Stack) -> None:
     for component in Stack.COMMANDS:
         log = stack.log_of(component)
         path = stack.home.folder / f"{component}_memory.bin"
@@ -219,7 +219,7 @@ def test_numbers_come_from_the_log_if_the_record_is_unreadable(stack: Stack) -> 
 
 
 @pytest.mark.behaviour("retention")
-def test_tab_says_that_a_capture_has_been_removed(stack: Stack) -> None:
+def test_tab_shows_that_a_capture_has_been_removed(stack: Stack) -> None:
     (record,) = stack.records(*RUN, "case_mapped", 0)
     path = "/heaptide/task-instance?dag_id=memory_cases&run_id=one&task_id=case_mapped&map_index=0"
     files = [stack.home.folder / "heaptide" / "tasks" / "memory_cases" / "jobs-forged.jsonl", Path(record["capture"])]

@@ -1,8 +1,8 @@
 """Installs real platforms, each in its own virtual environment, together with the Heaptide under test.
 
 The environment of a platform is `build/platforms/NAME`. It is built from `tests/platforms/NAME/requirements.txt`, which
-pins every package, and is rebuilt only if that file changed. It contains the wheel that HEAPTIDE_TEST_WHEEL names, or a
-link to the package that the running interpreter imports.
+pins every package, and is rebuilt only if that file or the interpreter changed. It contains the wheel that
+HEAPTIDE_TEST_WHEEL names, or a link to the package that the running interpreter imports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Starts and stops recordings many times, in all modes, and twice prints the resources that the process holds."""
+"""Starts and stops recordings many times, in several modes, and twice prints the resources that the process holds."""
 
 import json
 import os

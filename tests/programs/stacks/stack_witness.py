@@ -1,7 +1,8 @@
-"""Calls Python code in every possible way, in a random but reproducible order, and prints the true stacks.
+"""Calls Python code in many ways, in a random but reproducible order, and prints the true stacks.
 
 For each of its allocations `bytes(n)` the program reads the frames from the interpreter on the same line. It prints
-them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed and a number of allocations.
+them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed, a number of allocations, and
+`greenlet` to call code in greenlets as well.
 """
 
 import contextlib
@@ -16,12 +17,12 @@ import threading
 SEED, LIMIT = int(sys.argv[1]), int(sys.argv[2])
 MAX_DEPTH = 25
 truth = {}
-ways = []
+forms = []
 lock = threading.Lock()
 
 
-def way(function):
-    ways.append(function)
+def form(function):
+    forms.append(function)
     return function
 
 
@@ -46,7 +47,7 @@ def walk(state, depth):
     witness()
     if depth < MAX_DEPTH:
         for _ in range(state.rng.choice((1, 1, 2, 3))):
-            state.rng.choice(ways)(state, depth + 1)
+            state.rng.choice(forms)(state, depth + 1)
     witness()
     return depth
 
@@ -57,7 +58,7 @@ class State:
         self.suspended = []
 
 
-@way
+@form
 def plain(state, depth):
     walk(state, depth)
     return walk(
@@ -66,7 +67,7 @@ def plain(state, depth):
     )
 
 
-@way
+@form
 def recursive(state, depth):
     def dive(n):
         return dive(n - 1) if n else walk(state, depth)
@@ -84,7 +85,7 @@ def counting(state, depth):
         witness()
 
 
-@way
+@form
 def generator(state, depth):
     one = counting(state, depth)
     next(one)
@@ -93,14 +94,14 @@ def generator(state, depth):
         state.suspended.pop(0).close()
 
 
-@way
+@form
 def resume_suspended(state, depth):
     for one in state.rng.sample(state.suspended, min(2, len(state.suspended))):
         with contextlib.suppress(StopIteration, ValueError):
             next(one)
 
 
-@way
+@form
 def delegated(state, depth):
     def outer():
         witness()
@@ -111,7 +112,7 @@ def delegated(state, depth):
             break
 
 
-@way
+@form
 def coroutine(state, depth):
     class Pause:
         def __await__(self):
@@ -139,7 +140,7 @@ def coroutine(state, depth):
         pass
 
 
-@way
+@form
 def from_c(state, depth):
     sorted([1, 2], key=lambda _: walk(state, depth))
     list(map(lambda _: walk(state, depth), "a"))
@@ -147,7 +148,7 @@ def from_c(state, depth):
     re.sub("x", lambda _: str(walk(state, depth)), "x")
 
 
-@way
+@form
 def fresh_code(state, depth):
     name = f"fresh_{state.rng.randrange(1000)}"
     text = "\n" * state.rng.randrange(300) + f"def {name}():\n  witness()\n  return walk(state, depth)\n{name}()"
@@ -155,7 +156,7 @@ def fresh_code(state, depth):
     eval("walk(state, depth)")
 
 
-@way
+@form
 def class_body(state, depth):
     class Body:
         value = walk(state, depth)
@@ -186,7 +187,7 @@ def class_body(state, depth):
         gc.collect()
 
 
-@way
+@form
 def exceptions(state, depth):
     try:
         try:
@@ -211,20 +212,20 @@ def managed():
         witness()
 
 
-@way
+@form
 def contexts(state, depth):
     with managed(), managed():
         walk(state, depth)
 
 
-@way
+@form
 def comprehensions(state, depth):
     [walk(state, depth) for _ in "a"]
     {walk(state, depth): witness() for _ in "a"}
     sum(walk(state, depth) for _ in "a")
 
 
-@way
+@form
 def thread(state, depth):
     if depth < 6:
         helper = State(state.rng.random())
@@ -234,7 +235,7 @@ def thread(state, depth):
         other.join()
 
 
-@way
+@form
 def traced(state, depth):
     # Trace functions are Python code that runs between two lines.
     if sys.gettrace() is None:
@@ -246,7 +247,7 @@ def traced(state, depth):
 if "greenlet" in sys.argv[3:]:
     import greenlet
 
-    @way
+    @form
     def greenlets(state, depth):
         def other():
             walk(state, depth)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import re
 import signal
 import socket
 import stat
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
 from support.attached_process import ask, attach, blocked, detach, end, n_asked, output, running
 from support.commands import heaptide
+from support.controlled_program import page_data
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
@@ -116,21 +114,11 @@ def test_options_may_be_abbreviated_only_under_memrays_name(folder: Path) -> Non
     heaptide("table", "--split-threads", "--no-web", "-o", "t.html", "b.tide", cwd=folder)
 
 
-def page_data(page: Path) -> str:
-    """Return the data of a page: deflated and in base64."""
-    for text in re.findall(r"[A-Za-z0-9+/]{200,}=*", page.read_text()):
-        try:
-            return zlib.decompress(base64.b64decode(text), -15).decode()
-        except (ValueError, zlib.error):
-            pass
-    raise AssertionError("no data in the page")
-
-
 def test_confidential_files_decide_whether_source_is_in_a_page(folder: Path) -> None:
     memray("run", "-q", "-o", "a.bin", "jobs/job.py", cwd=folder)
     for setting, has_source in (("all", False), ("none", True), ("default", True)):
         memray("flamegraph", "-f", "-o", "a.html", "--confidential-files", setting, "a.bin", cwd=folder)
-        assert ("range(4)]" in page_data(folder / "a.html")) == has_source, setting
+        assert ("range(4)]" in page_data((folder / "a.html").read_text())) == has_source, setting
 
 
 def installed(folder: Path, name: str = "memray") -> Path:
@@ -287,7 +275,7 @@ def test_live_waits_for_a_program_that_starts_later(folder: Path) -> None:
 def test_interrupt_ends_a_view_that_waits(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    # Reports the attempt, and then waits as after a failed one.
+    # Prints the length of each wait between two attempts to connect, and waits for a minute instead.
     code = (
         "import sys, time\n"
         "def wait(seconds, sleep=time.sleep):\n    print(seconds, flush=True)\n    sleep(60)\n"

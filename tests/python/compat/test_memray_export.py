@@ -34,7 +34,7 @@ def run_memray(*words: str | Path, env: dict[str, str] | None = None) -> str:
     return done.stdout
 
 
-def without_file_mappings(numbers: dict[Stack, Amount]) -> dict[Stack, Amount]:
+def without_empty_sums(numbers: dict[Stack, Amount]) -> dict[Stack, Amount]:
     """Return the numbers without allocations of zero bytes, which only one of the two lists."""
     return {stack: amount for stack, amount in numbers.items() if amount[0]}
 
@@ -44,8 +44,8 @@ def test_memray_finds_the_same_numbers_on_every_stack(tmp_path: Path, options: l
     capture, written = exported(tmp_path, *options)
     actual, expected = memray_numbers(written), heaptide_numbers(capture)
     for part in ("peak", "leaked", "total"):
-        by_memray = without_file_mappings(dict(getattr(actual, part)))
-        by_heaptide = without_file_mappings(dict(getattr(expected, part)))
+        by_memray = without_empty_sums(dict(getattr(actual, part)))
+        by_heaptide = without_empty_sums(dict(getattr(expected, part)))
         assert by_memray == by_heaptide, part
 
 
@@ -87,8 +87,8 @@ def test_memrays_commands_show_the_same_peak_totals_and_top_sites(tmp_path: Path
 def test_heaptide_reads_its_own_export(tmp_path: Path) -> None:
     capture, written = exported(tmp_path)
     before, after = heaptide_numbers(capture), heaptide_numbers(written)
-    assert without_file_mappings(dict(after.peak)) == without_file_mappings(dict(before.peak))
-    assert without_file_mappings(dict(after.leaked)) == without_file_mappings(dict(before.leaked))
+    assert without_empty_sums(dict(after.peak)) == without_empty_sums(dict(before.peak))
+    assert without_empty_sums(dict(after.leaked)) == without_empty_sums(dict(before.leaked))
 
 
 def test_two_processes_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 for _module in ("memory_profiler", "guppy", "objgraph"):
     pytest.importorskip(_module, reason=f"{_module} has no wheel for this interpreter")
 
-# Prints the names of a peer by group; run once with the peer and once with Heaptide's module of that name.
+# Prints the names of a peer by group. That of objgraph also runs with Heaptide's module of that name.
 NAMES = {
     "memory-profiler": """
 import inspect, memory_profiler, mprof

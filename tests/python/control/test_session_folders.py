@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.commands import python
 from support.controlled_program import ControlledProgram, start_program
 
 pytestmark = pytest.mark.once
@@ -42,6 +43,16 @@ def _plant(sessions: Path, secret: Path, *, owner: int) -> Path:
 
 def _listed(program: ControlledProgram) -> list[str]:
     return [session["id"] for session in program.get("sessions").json()["sessions"]]
+
+
+@needs_root
+def test_folder_for_sessions_of_another_user_is_refused(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions"
+    sessions.mkdir(mode=0o755)
+    os.chown(sessions, OTHER, OTHER)
+    done = python("-c", "print('ran')", cwd=tmp_path, HEAPTIDE_CONTROL="0", HEAPTIDE_SESSIONS=str(sessions))
+    assert done.stdout == "ran\n"
+    assert f"the folder {sessions} belongs to another user, who can replace its files" in done.stderr
 
 
 @needs_root

@@ -6,17 +6,18 @@ import json
 import math
 import os
 import shutil
-import signal
 import stat
 import statistics
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import heaptide
 from support.job_records import files, lines, rows, run_jobs
+from support.pages import data_of
 
 pytestmark = pytest.mark.once
 
@@ -158,11 +159,7 @@ def test_page_is_private_and_links_to_flame_graphs_next_to_captures(tmp_path: Pa
     page = tmp_path / "out.html"
     heaptide("jobs", "--html", "-o", page, tmp_path)
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    from base64 import b64decode
-    from zlib import decompress
-
-    packed = page.read_text().split('id="data">')[1].split("<")[0]
-    data = json.loads(decompress(b64decode(packed), -15))
+    data = data_of(page)
     assert data["captures"][0]["page"] == "heaptide-flamegraph-work.html"
     assert data["captures"][0]["command"] == f"heaptide flamegraph --job JOB {capture}"
     assert data["spans"]["to"][0] - data["spans"]["from"][0] == 1.5
@@ -170,10 +167,7 @@ def test_page_is_private_and_links_to_flame_graphs_next_to_captures(tmp_path: Pa
 
 
 def test_job_on_another_host_counts_as_killed_an_hour_after_its_last_record(tmp_path: Path) -> None:
-    now = 0.0
     file = tmp_path / "jobs-x-1-1.jsonl"
-    import time
-
     now = time.time()
     file.write_text("\n".join([made_line("begin", 1, 1, "old", now - 7200), made_line("begin", 2, 1, "new", now)]))
     found = rows(file)
@@ -230,4 +224,3 @@ def test_recycled_workers_are_rows_of_one_job(tmp_path: Path) -> None:
     row = rows(tmp_path / "jobs")["mail"]
     assert [row["runs"], row["ok"], row["killed"]] == [12, 11, 1]
     assert row["processes"] >= 6
-    assert signal.SIGKILL == 9

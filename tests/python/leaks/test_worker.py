@@ -71,7 +71,7 @@ def test_each_job_is_reported_with_its_grown_types_on_standard_output(tmp_path: 
     assert "runpy" not in output, "the frames that started the worker do not belong to the job"
 
 
-def test_report_says_that_a_job_retains_nothing(tmp_path: Path) -> None:
+def test_report_shows_that_a_job_retains_nothing(tmp_path: Path) -> None:
     output = worker(tmp_path, "--trace_memory", "--max_jobs", "3", "tasks.clean").stdout
     assert retained(output)[1:] == [0, 0]
     assert "no objects left" in output

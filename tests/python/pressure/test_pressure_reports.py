@@ -111,7 +111,7 @@ wait_for_report()
     assert word == "True" and [Path(path)] == reports(tmp_path)
 
 
-def test_report_without_a_recording_says_that_sites_are_missing(tmp_path: Path) -> None:
+def test_report_without_a_recording_notes_that_sites_are_missing(tmp_path: Path) -> None:
     script = tmp_path / "grow.py"
     script.write_text(GROW + "load(60_000_000); wait_for_report()")
     python(script, cwd=tmp_path, HEAPTIDE_ACT_AT="50MB")

@@ -1,19 +1,16 @@
-"""Tests that reports of a recording that ran out of space say so first, with the number of events that are missing."""
+"""Tests that reports of a recording that ran out of space show this first, with the number of events that are missing."""
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 import resource
 import signal
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.commands import heaptide, python
+from support.pages import data_of
 
 pytestmark = pytest.mark.once
 
@@ -90,13 +87,22 @@ def test_dropped_events_are_counted_until_the_process_ends(
     ],
     ids=lambda words: words[0],
 )
-def test_report_of_an_incomplete_capture_says_so_first(folder: Path, words: tuple[str, ...]) -> None:
+def test_report_of_an_incomplete_capture_shows_this_first(folder: Path, words: tuple[str, ...]) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     lines = heaptide(*words, cwd=folder).stdout.splitlines()[:2]
     assert any("the capture is incomplete: recording stopped after" in line for line in lines), lines
 
 
-def test_summary_of_an_incomplete_capture_says_so_first(folder: Path) -> None:
+def test_resident_memory_at_exit_is_not_compared_with_blocks_of_the_moment_of_the_failure(
+    folder: Path, stats: Callable[..., dict[str, Any]]
+) -> None:
+    heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
+    process = process_of(stats(folder / "cut.tide"))
+    assert process["stopped"] is not None and process["ledger"] is None
+    assert "Resident memory" not in heaptide("stats", "cut.tide", cwd=folder).stdout
+
+
+def test_summary_of_an_incomplete_capture_shows_this_first(folder: Path) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     code = "import os; from heaptide import _native; print(*_native.run_summary('cut.tide', os.getcwd()), sep='\\n')"
     first, second, *_ = python("-c", code, cwd=folder).stdout.splitlines()
@@ -104,15 +110,9 @@ def test_summary_of_an_incomplete_capture_says_so_first(folder: Path) -> None:
     assert second.startswith("peak memory: ")
 
 
-def page_data(page: Path) -> dict[str, Any]:
-    """Return the data of a page."""
-    [text] = re.findall(r'<script[^>]*id="?data"?[^>]*>([^<]*)</script>', page.read_text())
-    return dict(json.loads(zlib.decompress(base64.b64decode(text), wbits=-15)))
-
-
 @pytest.mark.parametrize("command", ["flamegraph", "table", "timeline"])
-def test_page_of_an_incomplete_capture_says_so_first(folder: Path, command: str) -> None:
+def test_page_of_an_incomplete_capture_shows_this_first(folder: Path, command: str) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     heaptide(command, "-f", "-o", "page.html", "cut.tide", cwd=folder)
-    first = page_data(folder / "page.html")["head"]["warnings"][0]
+    first = data_of(folder / "page.html")["head"]["warnings"][0]
     assert "the capture is incomplete: recording stopped after" in first

@@ -164,7 +164,7 @@ REPORTS = {
 # The program is killed before its capture is truncated, because a write in progress may extend the file again.
 @pytest.mark.once
 @pytest.mark.parametrize("rest", REPORTS)
-def test_report_of_a_truncated_capture_says_what_is_wrong(tmp_path: Path, rest: str) -> None:
+def test_report_of_a_truncated_capture_shows_what_is_wrong(tmp_path: Path, rest: str) -> None:
     (tmp_path / "job.py").write_text(f"{HELD}\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     heaptide("run", "-o", "job.tide", "job.py", cwd=tmp_path, check=False)
     # The length of the header depends on the paths in it.

@@ -223,3 +223,16 @@ def test_one_capture_has_no_heading_about_processes(tmp_path: Path) -> None:
     captures = record(tmp_path, "workers together")
     assert "📂" in heaptide("tree", captures[0]).stdout.splitlines()[0]
     assert "Peak memory usage:\n" in heaptide("stats", captures[0]).stdout
+
+
+def test_processes_and_live_blocks_name_their_moment(tmp_path: Path) -> None:
+    captures = record(tmp_path, "workers one after the other")
+    text = heaptide("stats", "--by", "process", *captures).stdout
+    assert "Processes (largest at the common peak first):" in text
+    assert len(re.findall(r"- process .*: at the common peak \S+ \S+, allocated", text)) == 3
+    assert "were still alive when their processes ended" in text
+    for command in ("tree", "summary"):
+        assert heaptide(command, "--leaks", *captures).stdout.splitlines()[0] == "3 processes, each at its own end"
+    assert "Leaked memory (3 processes, each at its own end):" in heaptide("stats", "--leaks", *captures).stdout
+    alone = heaptide("stats", "--leaks", captures[0]).stdout
+    assert "Leaked memory (alive at the end):" in alone

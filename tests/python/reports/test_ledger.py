@@ -1,4 +1,4 @@
-"""Tests the breakdown of resident memory: untouched address space, and memory that a heap snapshot needed."""
+"""Tests the breakdown of resident memory: untouched address space, memory of a heap snapshot, and large Python objects."""
 
 from __future__ import annotations
 
@@ -43,6 +43,9 @@ for block in again: libc.free(block)
 """
 )
 
+# Python takes blocks of this size from libc, which counts them also.
+LARGE_OBJECTS = "kept = [bytes([1]) * 100_000 for _ in range(300)]\n"
+
 SNAPSHOT = """
 import heaptide
 kept = [[number] for number in range(300_000)]
@@ -51,12 +54,12 @@ heaptide.heap_snapshot("job.heap")
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> Callable[[str], dict[str, Any]]:
+def recorded(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     """Return a function that records a program and returns its statistics."""
 
-    def record(program: str) -> dict[str, Any]:
+    def record(program: str, *options: str) -> dict[str, Any]:
         (tmp_path / "job.py").write_text(program)
-        heaptide("run", "-q", "-f", "-o", "job.tide", "job.py", cwd=tmp_path)
+        heaptide("run", "-q", *options, "-f", "-o", "job.tide", "job.py", cwd=tmp_path)
         return stats(tmp_path / "job.tide")
 
     return record
@@ -100,6 +103,26 @@ def test_allocated_memory_that_was_never_touched_is_not_resident(
     ledger = ledger_of(statistics)
     assert 150 * MB < ledger["not_resident_bytes"] <= 200 * MB
     assert "are not resident: never touched" in heaptide("stats", tmp_path / "job.tide").stdout
+
+
+@pytest.mark.parametrize("options", [[], ["--aggregate"], ["--sample=1k"]], ids=["exact", "aggregate", "sampled"])
+def test_large_python_objects_count_once_although_libc_counts_them_also(
+    recorded: Callable[..., dict[str, Any]], options: list[str]
+) -> None:
+    ledger = ledger_of(recorded(LARGE_OBJECTS, "--objects", *options))
+    assert 29 * MB < ledger["python_bytes"] < 32 * MB
+    assert ledger["earlier_bytes"] < 5 * MB
+    assert ledger["not_resident_bytes"] == 0
+
+
+def test_python_objects_count_once_if_python_uses_no_allocator_of_its_own(
+    recorded: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+    ledger = ledger_of(recorded("kept = [bytes([1]) * 300 for _ in range(200_000)]\n", "--objects"))
+    assert ledger["python_bytes"] > 60 * MB
+    assert ledger["earlier_bytes"] < 20 * MB
+    assert ledger["not_resident_bytes"] == 0
 
 
 def test_profiler_is_not_charged_for_memory_that_a_heap_snapshot_returned(

@@ -189,10 +189,10 @@ def test_program_that_replaces_itself_is_reported_once(tmp_path: Path, options: 
     write(tmp_path / "job.py", EXEC)
     done = run(tmp_path, "-o", "job.tide", *options, "job.py")
     assert (done.returncode, done.stdout) == (0, "replaced\n")
-    said = [line for line in messages(done) if "replaced itself" in line]
+    reported = [line for line in messages(done) if "replaced itself" in line]
     line = f"recorded into job.tide, until the program replaced itself with {sys.executable}"
     rest = "" if options else ", which is not recorded: record it with --follow-fork"
-    assert said == ([] if "-q" in options else [line + rest])
+    assert reported == ([] if "-q" in options else [line + rest])
 
 
 def test_paths_are_relative_to_the_users_folder(tmp_path: Path) -> None:

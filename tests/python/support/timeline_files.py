@@ -11,14 +11,14 @@ from typing import Any
 from support.commands import PROGRAMS, heaptide
 
 
-def clean_environment(**more: str) -> dict[str, str]:
+def program_environment(**more: str) -> dict[str, str]:
     """Return the environment with the variables of `more`, in which programs can import `timeline_waiting`."""
     return {**os.environ, "PYTHONPATH": str(PROGRAMS / "timelines"), **more}
 
 
 def record(folder: Path, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run `heaptide record` in a folder."""
-    options.setdefault("env", clean_environment())
+    options.setdefault("env", program_environment())
     return heaptide("record", *arguments, cwd=folder, **options)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.timeline_files import clean_environment, parse_peaks, peaks, record
+from support.timeline_files import parse_peaks, peaks, program_environment, record
 
 pytestmark = pytest.mark.once
 
@@ -59,7 +59,7 @@ outer()
 def mprof(*arguments: str | Path, cwd: Path) -> str:
     """Run the real mprof without a display."""
     command = [sys.executable, "-m", "mprof", *map(str, arguments)]
-    environment = clean_environment(MPLBACKEND="agg", MPLCONFIGDIR=str(cwd))
+    environment = program_environment(MPLBACKEND="agg", MPLCONFIGDIR=str(cwd))
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.commands import heaptide
-from support.timeline_files import clean_environment, peaks, record
+from support.timeline_files import peaks, program_environment, record
 
 pytestmark = pytest.mark.once
 
@@ -74,7 +74,7 @@ def test_mpi_run_writes_a_file_for_the_master_and_for_each_rank(tmp_path: Path) 
     done = heaptide(
         *("launch", "--python_memory_profile", "--launcher", "mpirun --oversubscribe", "-n", "4", "app.py"),
         cwd=tmp_path,
-        env=clean_environment(**MPI),
+        env=program_environment(**MPI),
     )
     assert sorted(done.stdout.splitlines()) == [f"rank {rank} of 4 sum 6" for rank in range(4)]
     files = check_four_files(tmp_path)
@@ -90,7 +90,7 @@ def test_local_processes_write_their_files_to_the_folder_in_the_environment(tmp_
     command = ["launch", "--python_memory_profile", "--launcher", "local", "-n", "4", "app.py", "--mine"]
     for variable in ("COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT"):
         folder = tmp_path / variable / "made for it"
-        done = heaptide(*command, cwd=tmp_path, env=clean_environment(**{variable: str(folder)}))
+        done = heaptide(*command, cwd=tmp_path, env=program_environment(**{variable: str(folder)}))
         assert sorted(done.stdout.splitlines()) == [f"{rank} ['--mine']" for rank in range(4)]
         check_four_files(folder)
     assert sorted(os.listdir(tmp_path)) == ["COMPSS_WORKER_PROFILE_PATH", "HEAPTIDE_OUT", "app.py"]
@@ -99,7 +99,7 @@ def test_local_processes_write_their_files_to_the_folder_in_the_environment(tmp_
 def test_launch_without_the_flag_records_nothing_and_returns_the_exit_code(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("import os, sys; sys.exit(3 if os.environ['HEAPTIDE_RANK'] == '1' else 0)")
     done = heaptide(
-        *("launch", "--launcher", "local", "-n", "2", "app.py"), cwd=tmp_path, check=False, env=clean_environment()
+        *("launch", "--launcher", "local", "-n", "2", "app.py"), cwd=tmp_path, check=False, env=program_environment()
     )
     assert done.returncode == 3
     assert os.listdir(tmp_path) == ["app.py"]
@@ -113,9 +113,9 @@ def test_file_of_a_worker_is_named_after_its_node(tmp_path: Path) -> None:
 
 def test_ranks_on_one_host_write_separate_files(tmp_path: Path) -> None:
     for rank in ("1", "2"):
-        environment = clean_environment(PMI_RANK=rank, MPI_LOCALNRANKS="2")
+        environment = program_environment(PMI_RANK=rank, MPI_LOCALNRANKS="2")
         record(tmp_path, "-q", "--node", "--", "true", env=environment)
-    record(tmp_path, "-q", "--node", "--", "true", env=clean_environment(SLURM_PROCID="0"))
+    record(tmp_path, "-q", "--node", "--", "true", env=program_environment(SLURM_PROCID="0"))
     names = sorted(path.name for path in tmp_path.iterdir())
     assert [f"{HOST}-rank1.dat", f"{HOST}-rank2.dat"] == [name for name in names if name.startswith(HOST)]
     assert any(name.startswith("mprofile_") for name in names)
@@ -131,7 +131,7 @@ def test_each_node_writes_a_file_and_one_chart_shows_all(tmp_path: Path) -> None
     (tmp_path / "app.py").write_text(AT_THE_SAME_TIME)
     heaptide_record = [sys.executable, "-m", "heaptide", "record", "-q"]
     program = ["--", sys.executable, "app.py"]
-    environment = clean_environment()
+    environment = program_environment()
     loop = [
         on_node("head", *heaptide_record, "--dat", *program),
         on_node("node1", *heaptide_record, "--node", *program),

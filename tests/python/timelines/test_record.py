@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.commands import heaptide
 from support.messages import one_sentence
-from support.timeline_files import clean_environment, peaks, record
+from support.timeline_files import peaks, program_environment, record
 
 pytestmark = pytest.mark.once
 
@@ -60,7 +60,7 @@ def test_signals_reach_the_program_and_its_fatal_signal_ends_the_command(tmp_pat
         "while True: time.sleep(1)"
     )
     command = [sys.executable, "-m", "heaptide", "record", "-q", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, cwd=tmp_path, env=clean_environment(), stdout=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(command, cwd=tmp_path, env=program_environment(), stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
         child.send_signal(signal.SIGTERM)
@@ -80,7 +80,7 @@ def test_all_processes_of_a_run_stop_and_continue_together(tmp_path: Path, words
     with subprocess.Popen(
         [sys.executable, "-m", "heaptide", *words, *program],
         cwd=tmp_path,
-        env=clean_environment(),
+        env=program_environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -238,7 +238,7 @@ def test_killed_recording_leaves_a_readable_file(tmp_path: Path) -> None:
         code = GROWS + "import sys; sys.stdin.read()"
         command = [sys.executable, "-m", "heaptide", "record", "-o", name, "--", sys.executable, "-c", code]
         with subprocess.Popen(
-            command, cwd=tmp_path, env=clean_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, cwd=tmp_path, env=program_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as child:
             assert child.stdout is not None
             assert child.stdout.readline() == "grown\n"
@@ -369,7 +369,7 @@ def test_unreadable_proportional_sizes_are_reported(tmp_path: Path) -> None:
             done = subprocess.run(
                 [*unprivileged, sys.executable, "-m", *command],
                 cwd=tmp_path,
-                env=clean_environment(),
+                env=program_environment(),
                 capture_output=True,
                 text=True,
             )

@@ -10,7 +10,6 @@ use heaptide_capture::{Header, header};
 use heaptide_files::{Existing, NewFile};
 use heaptide_procfs as procfs;
 
-use crate::host::resident::Resident;
 use crate::host::sys;
 use crate::record::clock;
 use crate::session::config::Config;
@@ -60,11 +59,7 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
         sample_interval_ms: config.interval_ms,
         profiler_version: env!("CARGO_PKG_VERSION").to_owned(),
         joined_late: !config.whole_program,
-        attached_at_bytes: if config.attached {
-            Resident::open().bytes().unwrap_or(0)
-        } else {
-            0
-        },
+        attached_at_bytes: config.attached_at_bytes,
         facts: [procfs::process_facts(), program.facts].concat(),
     }
 }

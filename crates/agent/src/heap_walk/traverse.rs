@@ -19,7 +19,7 @@ use crate::cpython::heap_layout::InlineValues;
 use crate::cpython::offsets::type_flag;
 use crate::cpython::references::Object;
 
-/// The number of labels after the last match that are searched, because other references may lie between them.
+/// The number of labels after the last match that are searched, because the object may not report the references of some.
 const SEARCH_AHEAD: usize = 40;
 
 /// Numbers of the names that are used for every type.

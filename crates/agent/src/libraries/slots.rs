@@ -3,8 +3,8 @@
 //! A slot that the linker has not bound yet is assumed to refer to the process-wide function of that name. Only a library
 //! loaded with RTLD_DEEPBIND that has its own allocator could differ.
 //!
-//! A slot is changed only if it holds the real function that the hook would call, or the library's own stub for a function
-//! that is not bound yet. A slot that another tool has changed stays unchanged.
+//! A slot is changed only if it holds the real function that the hook would call, another hook of Heaptide, or the library's
+//! own stub for a function that is not bound yet. A slot that another tool has changed stays unchanged.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -59,7 +59,7 @@ pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Calls `unload`, the real `dlclose`, after threads have finished to read libraries by guessed addresses.
+/// Calls `unload`, the real `dlclose`, once no thread reads a library by a guessed address.
 pub fn unload<T>(unload: impl FnOnce() -> T) -> T {
     // A reading thread waits for nothing and finishes within microseconds, unless a debugger or a signal stops it.
     const N_WAITS: usize = 100_000;
@@ -96,7 +96,7 @@ pub struct Modules {
     cut: u32,
 }
 
-/// Starts with an empty list, for a new session.
+/// Starts with an empty list, for a session whose mode now has native stacks.
 pub fn reset() {
     // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };

@@ -4,8 +4,8 @@
 //! deallocator of the code type: when a known code object is freed, its address is removed and [`n_deaths`] changes. Then
 //! every thread drops its cached addresses. A code object whose deallocator is running is never read.
 //!
-//! Runs on: any thread, outside the hot path. Allocates: bypassing the hooks. Locks: `CODES`, held
-//! across a fork. During fork/exit: a child's session begins with an empty list.
+//! Runs on: any thread, outside the hot path. Allocates: bypassing the hooks. Locks: `CODES` and `JOB_CODES`, held across a
+//! fork. During fork/exit: a child's session begins with an empty list.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -92,12 +92,12 @@ pub fn id_of(layout: &Layout, address: usize) -> u32 {
     })
 }
 
-/// Does the same as [`id_of`] for any table. `is_new` receives the texts of a code object that is not in the table yet.
+/// Does the same as [`id_of`] for any table. `on_new` receives the texts of a code object that is not in the table yet.
 pub fn id_and_text(
     table: &ForkMutex<Option<Codes>>,
     layout: &Layout,
     address: usize,
-    is_new: impl FnOnce(&Code),
+    on_new: impl FnOnce(&Code),
 ) -> u32 {
     let mut codes = table.lock();
     let Some(codes) = codes.as_mut() else {
@@ -106,7 +106,7 @@ pub fn id_and_text(
     if let Some(&id) = codes.by_address.get(&address) {
         return id;
     }
-    // Threads cache the number, also an unknown one, until `remove` finds the address here: another code object may reuse it.
+    // Threads cache the number, also `UNKNOWN`, until `remove` finds the address here: another code object may reuse it.
     codes.by_address.insert(address, UNKNOWN);
     if codes.dying.contains(&address) {
         session::count_lost(Lost::UnreadableCode, 1);
@@ -137,7 +137,7 @@ pub fn id_and_text(
             codes.by_content.insert(content, id);
             codes.lines.clear();
             append_lines(layout, line_table, &mut codes.lines);
-            is_new(&Code {
+            on_new(&Code {
                 id,
                 first_line: text.first_line,
                 name: text.name.utf8,

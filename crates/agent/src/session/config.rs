@@ -16,8 +16,9 @@ pub struct Config {
     pub interval_ms: u32,
     /// Whether recording starts before the program. If not, the program may free blocks that were never recorded.
     pub whole_program: bool,
-    /// `heaptide attach` started the recording: the capture's header holds the resident size at that moment.
-    pub attached: bool,
+    /// Resident size before `heaptide attach` entered the process, for the capture's header; 0 if it did not start the
+    /// recording.
+    pub attached_at_bytes: u64,
     /// The session to join if another process started it; `None` starts a new one.
     pub session: Option<[u8; 16]>,
     pub program: Program,

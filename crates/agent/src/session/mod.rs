@@ -105,11 +105,16 @@ pub(crate) fn current() -> Option<&'static Session> {
 
 /// Calls `read` with the session if it records. For any thread, also without the GIL: `stop` waits for it.
 fn read_active<R>(read: impl FnOnce(&Session) -> R) -> Option<R> {
+    read_current(|session| is_active().then(|| read(session)))?
+}
+
+/// Calls `read` with the session, also if it has failed and `stop` has not been called since. For any thread.
+fn read_current<R>(read: impl FnOnce(&Session) -> R) -> Option<R> {
     // Sequentially consistent, like the accesses in `stop`: either this finds no session, or `stop` finds the reader.
     N_READERS.fetch_add(1, Ordering::SeqCst);
     let session = SESSION.load(Ordering::SeqCst);
     // SAFETY: null, or a session that `stop` does not free before this reader has left.
-    let session = unsafe { session.as_ref() }.filter(|_| is_active());
+    let session = unsafe { session.as_ref() };
     let result = session.map(read);
     N_READERS.fetch_sub(1, Ordering::SeqCst);
     result
@@ -182,8 +187,13 @@ pub fn active_path() -> Option<PathBuf> {
     read_active(|session| session.config.path.clone())
 }
 
-/// The number of the current session in this process and its parents; `None` while nothing is recorded. The caller holds the
-/// GIL.
+/// Whether the recording has failed and still holds its file and its hooks, because [`stop`] has not been called since.
+pub fn has_failed() -> bool {
+    read_current(|session| session.abandoned.load(Ordering::Acquire)).unwrap_or(false)
+}
+
+/// The number of the current session, counted from the first one of this process and of those it was forked from; `None`
+/// while nothing is recorded. The caller holds the GIL.
 pub fn active_number() -> Option<u32> {
     is_active()
         .then(|| current().map(|session| session.number))

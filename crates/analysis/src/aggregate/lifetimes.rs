@@ -4,9 +4,14 @@
 use crate::load::Session;
 use crate::model::LifetimeClass;
 
-/// Empty if the request did not ask for lifetimes, or if nothing was allocated.
+/// Empty if the request did not ask for lifetimes, if nothing was allocated, or if a bounded capture lacks the times of its
+/// first events.
 pub fn lifetimes(session: &Session) -> Vec<LifetimeClass> {
-    let lives = || session.processes.iter().map(|process| &process.sums.lives);
+    let processes = || session.processes.iter();
+    if processes().any(|process| process.times_unknown_until().is_some()) {
+        return Vec::new();
+    }
+    let lives = || processes().map(|process| &process.sums.lives);
     let n_bins = lives().map(|lives| lives.n_bins()).filter(|&n| n > 0);
     let Some(n_bins) = n_bins.min() else {
         return Vec::new();

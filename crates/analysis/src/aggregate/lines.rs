@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::quality;
 use crate::load::Session;
 use crate::model::{LineHeap, LineRow, LineTable, Lines};
-use crate::symbols::blocks::{Block, enclosing};
+use crate::symbols::definitions::{Definition, enclosing};
 use crate::symbols::{Modules, Sources};
 
 /// Selects the functions to show.
@@ -124,15 +124,15 @@ fn tables_of(
     source: Option<&[Box<str>]>,
     wanted: Option<&str>,
 ) -> Vec<LineTable> {
-    let mut blocks: BTreeMap<Block, Rc<str>> = BTreeMap::new();
+    let mut defined: BTreeMap<Definition, Rc<str>> = BTreeMap::new();
     let mut loose: BTreeMap<Rc<str>, Vec<u32>> = BTreeMap::new();
     for (function, line) in seen.functions.keys() {
         if wanted.is_some_and(|wanted| wanted != &**function) {
             continue;
         }
         match source.and_then(|lines| enclosing(lines, function, *line)) {
-            Some(block) => {
-                blocks.insert(block, function.clone());
+            Some(definition) => {
+                defined.insert(definition, function.clone());
             }
             None => loose.entry(function.clone()).or_default().push(*line),
         }
@@ -147,22 +147,22 @@ fn tables_of(
         visits: None,
         heap: seen.heap.get(&line).copied(),
     };
-    let is_in_block = |line: u32| {
-        let mut known = blocks.keys();
-        known.any(|block| (block.first..=block.last).contains(&line))
+    let is_defined = |line: u32| {
+        let mut known = defined.keys();
+        known.any(|one| (one.first..=one.last).contains(&line))
     };
     let table = |function: &str, rows: Vec<LineRow>| LineTable {
         file: file.to_owned(),
         function: function.to_owned(),
         rows,
     };
-    let mut tables: Vec<LineTable> = blocks
+    let mut tables: Vec<LineTable> = defined
         .iter()
-        .map(|(block, function)| table(function, (block.first..=block.last).map(row).collect()))
+        .map(|(one, function)| table(function, (one.first..=one.last).map(row).collect()))
         .collect();
     for (function, mut lines) in loose {
         if &*function != MODULE && source.is_some() {
-            lines.retain(|&line| !is_in_block(line));
+            lines.retain(|&line| !is_defined(line));
         }
         lines.sort_unstable();
         if !lines.is_empty() {

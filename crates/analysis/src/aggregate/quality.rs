@@ -12,6 +12,7 @@ pub fn quality(session: &Session) -> Quality {
     let mut quality = Quality {
         peak_moment: session.peak_moment,
         filters: session.filter.describe(),
+        has_interval: session.filter.chooses_time(),
         is_part: session.filter.chooses_sites(),
         sampling: sampling(session),
         arenas: arenas(session),
@@ -83,6 +84,9 @@ fn describe(process: &Process) -> ProcessSummary {
         joined_late: header.joined_late,
         attached_at_bytes: Some(header.attached_at_bytes).filter(|&bytes| bytes > 0),
         n_events: sums.n_events,
+        times_unknown_until_ns: process
+            .times_unknown_until()
+            .map(|units| registry.elapsed_ns(units)),
         modes: modes(header, registry),
         ledger: None,
     }

@@ -1,6 +1,6 @@
 //! A line that repeatedly allocates memory and frees it at once.
 
-use super::MAX_PER_SORT;
+use super::MAX_PER_CHECK;
 use super::site_groups::{SiteGroup, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::Number;
@@ -25,7 +25,7 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
     };
     let mut relevant: Vec<&SiteGroup> = groups.all().filter(is_relevant).collect();
     relevant.sort_by_key(|group| std::cmp::Reverse(group.temporary.count));
-    relevant.truncate(MAX_PER_SORT);
+    relevant.truncate(MAX_PER_CHECK);
     relevant
         .into_iter()
         .map(|group| finding(session, group, n_whole, threshold))

@@ -4,7 +4,7 @@
 //! do not count. The readings in between must follow a straight line and rise most of the time. A single step is not
 //! growth, even if it is high.
 
-use super::MAX_PER_SORT;
+use super::MAX_PER_CHECK;
 use super::site_groups::{SiteGroup, SiteGroups};
 use crate::load::Session;
 use crate::model::finding::Number::{Real, Unsigned};
@@ -59,7 +59,7 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Vec<Finding> {
         })
         .collect();
     growing.sort_by(|(_, one), (_, other)| other.bytes_per_second.total_cmp(&one.bytes_per_second));
-    growing.truncate(MAX_PER_SORT);
+    growing.truncate(MAX_PER_CHECK);
     growing
         .into_iter()
         .map(|(group, growth)| finding(session, group, &growth))

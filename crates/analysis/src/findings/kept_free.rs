@@ -1,6 +1,6 @@
 //! Free memory that libc keeps instead of returning it to the kernel.
 
-use super::{MAX_PER_SORT, ledger};
+use super::{MAX_PER_CHECK, ledger};
 use crate::load::Session;
 use crate::model::finding::SentenceValue::{Bytes, Percent, Process};
 use crate::model::{Finding, Ledger, Sentence};
@@ -21,7 +21,7 @@ pub fn find(session: &Session) -> Vec<Finding> {
     };
     let mut relevant: Vec<(Ledger, String)> = ledgers.filter(is_relevant).collect();
     relevant.sort_by_key(|(ledger, _)| std::cmp::Reverse(ledger.libc_free_bytes));
-    relevant.truncate(MAX_PER_SORT);
+    relevant.truncate(MAX_PER_CHECK);
     let relevant = relevant.into_iter();
     relevant
         .map(|(ledger, process)| finding(&ledger, process))

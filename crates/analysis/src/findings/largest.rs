@@ -45,6 +45,10 @@ pub fn find(session: &Session, groups: &SiteGroups) -> Option<Finding> {
             ),
             match line.live.bytes {
                 0 => Sentence::new("all of it was freed before the end", []),
+                left if session.processes.len() > 1 => Sentence::new(
+                    "{} were still alive when their processes ended",
+                    [Bytes(left)],
+                ),
                 left => Sentence::new("{} were still alive at the end", [Bytes(left)]),
             },
         ],

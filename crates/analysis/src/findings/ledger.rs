@@ -2,12 +2,17 @@
 //! kernel and libc.
 
 use heaptide_capture::{Allocator, MemoryPart, Registry};
+use heaptide_tally::MAX_PYMALLOC_BYTES;
 
 use crate::load::Process;
-use crate::model::Ledger;
+use crate::model::{Ledger, Stopped};
 
-/// `None` if the recording did not end normally, or the kernel did not report the sizes.
+/// `None` if the recording did not end normally, if it failed before the process ended, or if the kernel did not report the
+/// sizes. After a failure the live blocks are those of an earlier moment than the resident size.
 pub fn ledger(process: &Process) -> Option<Ledger> {
+    if Stopped::of(&process.registry).is_some() {
+        return None;
+    }
     let live = |is_counted: fn(Allocator) -> bool| {
         let sites = process.sums.sites.iter();
         let sites = sites.filter(|site| is_counted(site.allocator));
@@ -15,10 +20,12 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
             .map(|site| site.live.bytes)
             .fold(0, u64::saturating_add)
     };
+    let python = live(Allocator::is_pythons);
     let live = LiveBytes {
-        python: live(is_python),
+        python,
+        python_in_libc: python_in_libc(process, python),
         mapped: live(Allocator::is_range),
-        native: live(|it| !is_python(it) && !it.is_range()),
+        native: live(|it| !it.is_pythons() && !it.is_range()),
     };
     let mut ledger = break_down(&process.registry, live)?;
     ledger.pid = process.header.pid;
@@ -29,6 +36,8 @@ pub fn ledger(process: &Process) -> Option<Ledger> {
 #[derive(Clone, Copy, Debug, Default)]
 struct LiveBytes {
     python: u64,
+    /// The part of `python` that libc counts among its blocks.
+    python_in_libc: u64,
     mapped: u64,
     native: u64,
 }
@@ -47,8 +56,9 @@ fn break_down(registry: &Registry, live: LiveBytes) -> Option<Ledger> {
         let own_mapped = known(MemoryPart::OwnMapped);
         registry.own_memory.saturating_sub(own_mapped)
     });
-    let own_and_native = live.native.saturating_add(own_heap);
-    let earlier = known(MemoryPart::LibcInUse).saturating_sub(own_and_native);
+    let known_in_libc = [live.native, live.python_in_libc, own_heap];
+    let known_in_libc = known_in_libc.into_iter().fold(0, u64::saturating_add);
+    let earlier = known(MemoryPart::LibcInUse).saturating_sub(known_in_libc);
 
     let own_heap = take(&mut left, own_heap);
     let measured_free = part(MemoryPart::LibcFreeResident);
@@ -118,9 +128,28 @@ pub fn own_at_resident_peak(registry: &Registry) -> Option<u64> {
     own.copied()
 }
 
-fn is_python(allocator: Allocator) -> bool {
-    use Allocator::{PymallocCalloc, PymallocMalloc, PymallocRealloc};
-    matches!(allocator, PymallocMalloc | PymallocCalloc | PymallocRealloc)
+/// The part of Python's live blocks that Python's allocator takes from libc.
+fn python_in_libc(process: &Process, python_bytes: u64) -> u64 {
+    match process.header.python_allocator.as_str() {
+        "malloc" | "malloc_debug" => python_bytes,
+        "mimalloc" | "mimalloc_debug" => 0,
+        _ => process
+            .sums
+            .large_python_bytes
+            .unwrap_or_else(|| at_sites_of_large_blocks(process)),
+    }
+}
+
+/// Python's live blocks at sites whose blocks are on average too large for pymalloc: an estimate, because one site may
+/// have blocks of both sorts.
+fn at_sites_of_large_blocks(process: &Process) -> u64 {
+    let sites = process.sums.sites.iter();
+    let sites = sites.filter(|site| site.allocator.is_pythons());
+    let large =
+        sites.filter(|site| site.live.bytes > MAX_PYMALLOC_BYTES.saturating_mul(site.live.count));
+    large
+        .map(|site| site.live.bytes)
+        .fold(0, u64::saturating_add)
 }
 
 #[cfg(test)]
@@ -151,13 +180,13 @@ mod tests {
             parts in proptest::collection::btree_map(proptest::sample::select(&PARTS[..]), bytes(), 0..9),
             anonymous in bytes(),
             own_memory in bytes(),
-            (python, mapped, native) in (bytes(), bytes(), bytes()),
+            (python, python_in_libc, mapped, native) in (bytes(), bytes(), bytes(), bytes()),
         ) {
             let mut registry = Registry::new(0);
             registry.own_memory = own_memory;
             registry.memory = parts;
             registry.memory.insert(MemoryPart::Anonymous, anonymous);
-            let live = LiveBytes { python, mapped, native };
+            let live = LiveBytes { python, python_in_libc, mapped, native };
             let ledger = break_down(&registry, live).expect("a resident size");
             let parts = [
                 ledger.python_bytes,

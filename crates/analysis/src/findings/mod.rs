@@ -20,7 +20,7 @@ use site_groups::SiteGroups;
 pub use still_alive::still_alive;
 
 /// The maximum number of findings of one check; more would not help users.
-const MAX_PER_SORT: usize = 3;
+const MAX_PER_CHECK: usize = 3;
 
 /// Returns the findings, the most important first.
 ///

@@ -2,7 +2,7 @@
 
 use heaptide_capture::MemoryPart;
 
-use super::{MAX_PER_SORT, kept_free};
+use super::{MAX_PER_CHECK, kept_free};
 use crate::load::{Process, Session};
 use crate::model::finding::SentenceValue::{self, Bytes};
 use crate::model::{Finding, Sentence};
@@ -30,7 +30,7 @@ pub fn find(session: &Session) -> Vec<Finding> {
         .filter(|fork| fork.lost_bytes() >= kept_free::MIN_BYTES)
         .collect();
     forks.sort_by_key(|fork| std::cmp::Reverse(fork.lost_bytes()));
-    forks.truncate(MAX_PER_SORT);
+    forks.truncate(MAX_PER_CHECK);
     forks.iter().map(finding).collect()
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 /// The version of the lines that this release reads.
 pub const VERSION: u64 = 1;
-/// No resident size or duration is larger; a larger number is an error.
+/// No size or duration is larger, so larger numbers are ignored.
 const MAX_BYTES: u64 = 1 << 56;
 const MAX_SECONDS: f64 = 1e10;
 

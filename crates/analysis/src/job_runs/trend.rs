@@ -1,8 +1,8 @@
 //! Decides whether a job leaks, from the bytes that each of its runs left.
 //!
-//! Memory is a state. A job that leaks nothing returns to the same level, a job that fills a cache reaches a new level,
-//! and a job that leaks rises for ever. So the series is the running sum of the bytes that the runs of one process
-//! left. Only its second half is tested, because caches are filled by then:
+//! After a job that leaks nothing, memory returns to the same level. A job that fills a cache reaches a new level, and a
+//! job that leaks rises for ever. So the series is the running sum of the bytes that the runs of one process left. Only
+//! its second half is tested, because caches are filled by then:
 //!
 //! - The slope is the median of the slopes between all pairs of points (Theil–Sen). One run that left much hardly
 //!   changes it. The allocator takes memory in large steps, which do not hide it.
@@ -27,9 +27,9 @@ const MAX_PAIRS: usize = 2_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every run leaves more.
+    /// Memory keeps rising, in every run or in steps.
     Leaks,
-    /// The first runs left memory, later ones leave none.
+    /// The first half of the runs left memory, and the second half left less.
     WarmsUp,
     Clean,
     /// No process ran it often enough, nothing was measured, few runs left all of the growth, or other work may be its

@@ -139,7 +139,9 @@ fn coarse_spans(
 
 /// Whether the events of this clock unit are in the capture, and not only in the sums of a checkpoint.
 fn has_events(process: &Process, units: u64) -> bool {
-    process.sums.first_time == 0 || units > process.sums.first_time
+    process
+        .times_unknown_until()
+        .is_none_or(|until| units > until)
 }
 
 /// The memory of a process at the common peak.

@@ -12,7 +12,7 @@ pub struct Series {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum SeriesRole {
-    // The name of a process is its ID, with a part that differs if others have the same ID.
+    // `process` is the process ID, with a part of the identity if others have the same ID; `name` is the title.
     /// The sum of all processes of a run: the name of its file or node, and its start in local time.
     Total { name: String, started: String },
     /// The program itself, if it has child processes.

@@ -13,6 +13,8 @@ pub struct Quality {
     pub processes: Vec<ProcessSummary>,
     /// The filters as command-line options.
     pub filters: Vec<String>,
+    /// Whether the filters choose an interval of time.
+    pub has_interval: bool,
     /// Number of runs: processes with the same run or the same session belong to one.
     pub n_runs: usize,
     /// The hosts of the processes, sorted.
@@ -153,8 +155,11 @@ pub struct ProcessSummary {
     /// The resident size when `heaptide attach` entered the process; `None` if the recording began in another way.
     pub attached_at_bytes: Option<u64>,
     pub n_events: u64,
+    /// Nanoseconds from the start until which a bounded capture has only sums; `None` if all events have times.
+    pub times_unknown_until_ns: Option<u64>,
     /// How the process was recorded, by time: one entry unless the mode changed.
     pub modes: Vec<ModeInterval>,
-    /// The breakdown of the resident memory at the end; `None` if it was not recorded, or if a filter is active.
+    /// The breakdown of the resident memory at the end; `None` if it was not recorded, if the recording failed, or if a
+    /// filter is active.
     pub ledger: Option<Ledger>,
 }

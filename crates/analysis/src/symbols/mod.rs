@@ -1,6 +1,6 @@
 //! Resolves frames: function, file, line and module.
 
-pub mod blocks;
+pub mod definitions;
 pub mod modules;
 pub mod names;
 pub mod native;

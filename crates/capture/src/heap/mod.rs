@@ -1,7 +1,7 @@
 //! A heap snapshot: every Python object of a process at one moment, and the references between them.
 //!
 //! The heap walk in the program fills a [`HeapSnapshot`], [`write`] makes a file of it, [`read`] reads the file, and
-//! `analysis` evaluates it. `docs/reference/heap-format.md` draws the file. Objects are numbered in the order of their
+//! `analysis` evaluates it. `docs/reference/heap-format.md` describes the file. Objects are numbered in the order of their
 //! addresses and stored in columns. The references of all objects are in one list, sorted by the referring object.
 //!
 //! This module does not depend on an interpreter and computes nothing, and it does not trust the contents of a file.

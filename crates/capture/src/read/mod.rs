@@ -19,12 +19,13 @@ use std::io::{self, Write};
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use crate::area::{AREA_ALIGN, BlockHead, ChunkHead, REGISTRY_STREAM, align_up};
+use crate::area::{AREA_ALIGN, Area, BlockHead, ChunkHead, REGISTRY_STREAM, align_up};
 use crate::damage::{Damage, DamageCategory};
 use crate::foreign::ForeignEvents;
 use crate::header::{Header, MAGIC, PREFIX_LEN};
 use crate::pack::Packer;
 use crate::registry::Entry;
+use crate::stop_mark::StopMark;
 
 pub use checkpoint::{Checkpoint, MAX_CHECKPOINT_LEN};
 pub use chunk::ChunkRef;
@@ -105,6 +106,25 @@ impl Capture {
                 path: path.into(),
                 reason,
             })
+    }
+
+    /// Reads only the stop mark. `None` if the recording has not failed, or if the file has no valid header.
+    pub fn stop_mark_from_file(file: File) -> Option<StopMark> {
+        let source = Source::File(file);
+        let (_, header_len) = read_header(&source).ok()?;
+        let mut offset = align_up(header_len, AREA_ALIGN);
+        // The first extent begins on a page, after padding.
+        for _ in 0..2 {
+            let mut head = [0; Area::MAX_HEAD_LEN];
+            source.read_at(offset, &mut head).ok()?;
+            let area = Area::from_bytes(&head)?;
+            match &area {
+                Area::Extent(head) => return source.stop_mark_at(offset, head),
+                Area::Padding(_) => offset = area.end(offset),
+                Area::Block(_) => return None,
+            }
+        }
+        None
     }
 
     /// Reads a capture that is already in memory.

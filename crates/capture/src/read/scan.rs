@@ -254,12 +254,8 @@ impl Scanner<'_> {
     }
 
     fn take_stop_mark(&mut self, offset: u64, head: &ExtentHead) {
-        let mut bytes = [0; StopMark::LEN];
-        let at = offset.saturating_add(StopMark::AT as u64);
-        if StopMark::fits(head) && matches!(self.source.read_at(at, &mut bytes), Ok(StopMark::LEN))
-        {
-            let mark = StopMark::from_bytes(&bytes);
-            self.result.stopped = mark.or(self.result.stopped.take());
+        if let Some(mark) = self.source.stop_mark_at(offset, head) {
+            self.result.stopped = Some(mark);
         }
     }
 

@@ -5,6 +5,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::area::ExtentHead;
+use crate::stop_mark::StopMark;
+
 #[derive(Debug)]
 pub(super) enum Source {
     File(File),
@@ -44,6 +47,15 @@ impl Source {
             #[cfg(test)]
             Source::Changing(changing) => Ok(changing.read_at(offset, into)),
         }
+    }
+
+    /// Returns the stop mark of the extent at `offset`, if it has one.
+    pub(super) fn stop_mark_at(&self, offset: u64, head: &ExtentHead) -> Option<StopMark> {
+        let mut bytes = [0; StopMark::LEN];
+        let at = offset.saturating_add(StopMark::AT as u64);
+        let is_read =
+            StopMark::fits(head) && matches!(self.read_at(at, &mut bytes), Ok(StopMark::LEN));
+        is_read.then(|| StopMark::from_bytes(&bytes)).flatten()
     }
 }
 

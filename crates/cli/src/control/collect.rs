@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use heaptide_control::client::Answer;
+use heaptide_control::request::percent_encoded;
 use serde_json::{Value, json};
 
 use crate::control::control_client::ControlClient;
@@ -197,8 +198,8 @@ fn write_sources(folder: &Path, new: Vec<Value>) -> Result<(), Failure> {
     let known: Value =
         serde_json::from_slice(&fs::read(&path).unwrap_or_default()).unwrap_or_default();
     let known = known["sources"].as_array().cloned().unwrap_or_default();
-    let is_new = |old: &Value| new.iter().any(|source| source["url"] == old["url"]);
-    let mut sources: Vec<Value> = known.into_iter().filter(|old| !is_new(old)).collect();
+    let is_replaced = |old: &Value| new.iter().any(|source| source["url"] == old["url"]);
+    let mut sources: Vec<Value> = known.into_iter().filter(|old| !is_replaced(old)).collect();
     sources.extend(new);
     let text = format!("{:#}\n", json!({ "sources": sources }));
     write_private(&path, text.as_bytes()).map_err(|error| Failure::writing(path.display(), &error))
@@ -241,15 +242,9 @@ fn plain(name: &str) -> String {
 
 /// Percent-encodes a text for one component of a URL.
 pub(crate) fn encode(text: &str) -> String {
-    let mut encoded = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    percent_encoded(text, |byte| {
+        byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte)
+    })
 }
 
 fn unix_ms() -> i64 {

@@ -12,8 +12,8 @@ use heaptide_analysis::model::{ProcessStacks, Reading, StackModel};
 use heaptide_capture::Allocator;
 use heaptide_capture::foreign::BlockSum;
 use heaptide_foreign::memray::write::{
-    EventWriter, FORMAT_OF_1_19, FORMAT_OF_1_20, Height, Line, Preface, StackNode, SumSite, Thread,
-    write_sums,
+    EventWriter, FORMAT_OF_1_19, FORMAT_OF_1_20, Line, MemoryRecord, Preface, StackNode, SumSite,
+    Thread, write_sums,
 };
 
 use crate::exit::Failure;
@@ -57,7 +57,12 @@ pub(crate) fn write(matches: &ArgMatches, name: &str, format: u32) -> Result<(),
     }
     output.write(|mut out| {
         if !capture.has_events() {
-            return write_sums(&mut out, &preface, heights(stacks), sites(stacks, &threads));
+            return write_sums(
+                &mut out,
+                &preface,
+                memory_records(stacks),
+                sites(stacks, &threads),
+            );
         }
         let mut writer = EventWriter::begin(&mut out, &preface)?;
         let written = capture.replay(&mut |step| match step {
@@ -197,8 +202,8 @@ fn sites<'a>(
 }
 
 /// The sizes of process and heap, whenever one of them is known.
-fn heights(stacks: &ProcessStacks) -> impl Iterator<Item = Height> {
-    let mut heights: Vec<Height> = Vec::new();
+fn memory_records(stacks: &ProcessStacks) -> impl Iterator<Item = MemoryRecord> {
+    let mut memory_records: Vec<MemoryRecord> = Vec::new();
     let mut resident = &stacks.resident[..];
     let mut heap = &stacks.heap[..];
     let mut sizes = (0, 0);
@@ -213,11 +218,11 @@ fn heights(stacks: &ProcessStacks) -> impl Iterator<Item = Height> {
                 *readings = rest;
             }
         }
-        heights.push(Height {
+        memory_records.push(MemoryRecord {
             elapsed_ms: now / 1_000_000,
             resident: sizes.0,
             heap: sizes.1,
         });
     }
-    heights.into_iter()
+    memory_records.into_iter()
 }

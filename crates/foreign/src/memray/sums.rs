@@ -26,7 +26,7 @@ struct Aggregated {
     /// The first stack is the empty stack.
     stacks: Vec<Stack>,
     frames: HashMap<u64, Frame>,
-    heights: Vec<(u64, u64)>,
+    heap_sizes: Vec<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl Aggregated {
                 heap,
             } => {
                 metadata.resident(time, resident);
-                self.heights.push((time, heap));
+                self.heap_sizes.push((time, heap));
             }
             Record::Frame { number, frame } => {
                 self.frames.insert(number, frame);
@@ -144,8 +144,8 @@ impl ForeignEvents for Aggregated {
     }
 
     fn sums(&self, sink: &mut dyn SumSink) -> bool {
-        for &(time, bytes) in &self.heights {
-            sink.add_height(time, bytes);
+        for &(time, bytes) in &self.heap_sizes {
+            sink.add_heap_size(time, bytes);
         }
         for site in &self.sites {
             sink.add_site(

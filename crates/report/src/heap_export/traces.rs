@@ -6,7 +6,7 @@ use heaptide_analysis::heap::Heap;
 use heaptide_analysis::interner::Interner;
 use rustc_hash::FxHashMap;
 
-/// A call and its caller.
+/// A call: its function, the objects that it allocated, and the calls that it made.
 #[derive(Default)]
 struct Call {
     function: u32,
@@ -76,7 +76,7 @@ impl Traces {
         self.functions.len()
     }
 
-    /// The number of the call that allocated an object; 0 if not known.
+    /// The number of the call that allocated an object; 0 if unknown.
     pub fn node_of(&self, object: u32) -> u32 {
         let stack = self.of_objects.get(object as usize).copied().unwrap_or(0);
         match self.call_of_stack.get(stack as usize) {

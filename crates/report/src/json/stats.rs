@@ -184,6 +184,7 @@ fn process(process: &ProcessSummary) -> Value {
         "own_memory_bytes": process.own_memory_bytes,
         "num_threads": process.n_threads,
         "num_events": process.n_events,
+        "times_unknown_until_ns": process.times_unknown_until_ns,
         "ended_in_order": process.ended_in_order,
         "stopped": process.stopped.as_ref().map(stopped),
         "joined_late": process.joined_late,

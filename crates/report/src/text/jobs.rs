@@ -1,4 +1,4 @@
-//! `heaptide jobs`: one row per job, then the sites of leaked blocks.
+//! `heaptide jobs`: one row per job, then the largest site of each job.
 
 use std::io::{self, Write};
 
@@ -233,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_grouped_and_numbers_of_a_sample_are_marked_as_estimates() {
+    fn counts_have_thousands_separators_and_sampled_numbers_are_marked_as_estimates() {
         let retained = |basis| RetainedPerRun {
             basis,
             n_runs: 1000,

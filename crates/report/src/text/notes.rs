@@ -62,6 +62,7 @@ pub fn other_warnings(quality: &Quality) -> Vec<String> {
     if !quality.filters.is_empty() {
         notes.push(format!("filtered by {}", quality.filters.join(" ")));
     }
+    notes.extend(unknown_times(quality));
     if let Some(sampling) = &quality.sampling {
         let sum = |number| sum_of(quality, number);
         let share = |error: f64, of: u64| percent(error.round() as u64, of);
@@ -148,6 +149,25 @@ fn clock_difference(quality: &Quality) -> Option<String> {
             hosts.len()
         ),
     })
+}
+
+/// The part of an interval that bounded captures cannot tell from the time before it.
+fn unknown_times(quality: &Quality) -> Option<String> {
+    let processes = quality.processes.iter().filter(|_| quality.has_interval);
+    let unknown = processes.filter_map(|it| Some((it.shown.as_str(), it.times_unknown_until_ns?)));
+    let unknown: Vec<(&str, u64)> = unknown.collect();
+    match unknown.as_slice() {
+        [] => None,
+        [(shown, ns)] => Some(format!(
+            "the bounded capture of process {shown} has no times before {}: the interval includes all its earlier allocations",
+            seconds(*ns)
+        )),
+        several => Some(format!(
+            "{} bounded captures have no times before their last checkpoints: the interval includes all their earlier \
+             allocations",
+            several.len()
+        )),
+    }
 }
 
 /// How each process was recorded, if its mode changed.
@@ -331,9 +351,20 @@ pub fn peak_heading(quality: &Quality) -> Option<String> {
     }
 }
 
+/// The moment of all live blocks, if the report covers several processes to their ends.
+pub fn end_heading(quality: &Quality) -> Option<String> {
+    let n_processes = quality.processes.len();
+    let is_needed = n_processes > 1 && !quality.has_interval;
+    is_needed.then(|| format!("{n_processes} processes, each at its own end"))
+}
+
 /// The heading of a table or a tree of this measure, if it needs one.
 pub fn heading(quality: &Quality, measure: Measure) -> Option<String> {
-    peak_heading(quality).filter(|_| measure == Measure::Peak)
+    match measure {
+        Measure::Peak => peak_heading(quality),
+        Measure::Leaked => end_heading(quality),
+        Measure::Total | Measure::Temporary => None,
+    }
 }
 
 #[cfg(test)]

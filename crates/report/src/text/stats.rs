@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use heaptide_analysis::model::{
-    Finding, Histogram, JobGroup, LifetimeClass, Location, Measure, ProcessGroup, Quality, Stats,
+    Finding, Histogram, JobGroup, LifetimeClass, Location, Measure, PeakMoment, Quality, Stats,
 };
 use heaptide_tally::Amount;
 
@@ -50,7 +50,9 @@ pub fn stats(
     page.line(&size(stats.peak_bytes))?;
     match stats.leaked {
         Some((bytes, number)) => {
-            page.heading("💧", "Leaked memory (alive at the end):")?;
+            let moment = notes::end_heading(&stats.quality);
+            let moment = moment.unwrap_or("alive at the end".to_owned());
+            page.heading("💧", &format!("Leaked memory ({moment}):"))?;
             page.line(&format!("{} in {}", size(bytes), blocks(number)))?;
         }
         None => {
@@ -118,7 +120,7 @@ pub fn stats(
         ))?;
     }
     page.jobs(&stats.jobs)?;
-    page.process_groups(&stats.process_groups)?;
+    page.process_groups(stats)?;
     page.findings(&stats.findings)?;
     page.additions(stats)
 }
@@ -206,17 +208,22 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn process_groups(&mut self, groups: &[ProcessGroup]) -> io::Result<()> {
-        if !groups.is_empty() {
-            self.heading("🧩", "Processes (largest peak first):")?;
+    fn process_groups(&mut self, stats: &Stats) -> io::Result<()> {
+        // The peak of a process alone is usually higher and at another time than its share of the common peak.
+        let (order, peak) = match stats.quality.peak_moment {
+            PeakMoment::Common(_) => ("largest at the common peak first", "at the common peak"),
+            PeakMoment::OfProcess | PeakMoment::EachOwn => ("largest peak first", "peak"),
+        };
+        if !stats.process_groups.is_empty() {
+            self.heading("🧩", &format!("Processes ({order}):"))?;
         }
-        for group in groups {
+        for group in &stats.process_groups {
             let n_processes = match group.n_processes {
                 1 => String::new(),
                 n => format!(" ({n} processes)"),
             };
             self.line(&format!(
-                "- {}{n_processes}: peak {}, allocated {}, live at the end {}",
+                "- {}{n_processes}: {peak} {}, allocated {}, live at the end {}",
                 group.name,
                 with_error(group.peak),
                 with_error(group.allocated),

@@ -45,7 +45,7 @@ mod field {
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// The only mapping: all functions belong to the interpreter.
+/// The only mapping: native functions are not assigned to their libraries.
 const INTERPRETER: u64 = 1;
 
 /// The texts of a profile without duplicates; the first is empty, as the format requires.
@@ -90,7 +90,7 @@ pub fn write(model: &StackModel, measure: Measure, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Writes the fields that are not lists.
+/// Writes all fields but samples, locations, functions and texts.
 fn describe(model: &StackModel, measure: Measure, texts: &mut Texts, profile: &mut Message) {
     for (what, unit) in SAMPLE_TYPES {
         let (what, unit) = (texts.intern(what), texts.intern(unit));

@@ -9,10 +9,10 @@ use crate::jobs::JobKey;
 use crate::sites::SiteKey;
 use crate::stacks::StackId;
 
-/// Larger than any sum of a real process. The sums of a damaged file are cut here, so that no sum over sites overflows.
+/// Larger than any sum of a real process. The sums of a damaged file are limited to it, so that no sum over sites overflows.
 const MAX_SUM: u64 = 1 << 56;
 
-/// Returns a site's share, cut so that `whole`, the sum over all sites, stays below [`MAX_SUM`].
+/// Returns a site's sum, limited so that the sum over all sites, which is `whole` before, does not exceed [`MAX_SUM`].
 fn raw(sum: BlockSum, whole: Raw) -> Raw {
     Raw {
         bytes: sum.bytes.min(MAX_SUM.saturating_sub(whole.bytes)),
@@ -58,7 +58,7 @@ impl SumSink for Tally {
         self.now += at_end;
     }
 
-    fn add_height(&mut self, time: u64, bytes: u64) {
+    fn add_heap_size(&mut self, time: u64, bytes: u64) {
         if bytes > self.bytes_highest {
             self.bytes_highest = bytes;
             self.peak_time = time;
@@ -84,7 +84,7 @@ mod tests {
         let stack = [frame(1), frame(2)];
         tally.add_site(&stack, 1, Allocator::Malloc, sum(100, 2), sum(10, 1));
         tally.add_site(&stack, 1, Allocator::Malloc, sum(50, 1), sum(0, 0));
-        tally.add_height(7, 120);
+        tally.add_heap_size(7, 120);
         let sums = tally.finish();
         assert_eq!((sums.peak.bytes, sums.peak.count), (150, 3));
         assert_eq!((sums.live.bytes, sums.live.count), (10, 1));

@@ -39,7 +39,7 @@ impl Tally {
     pub fn snapshot(&mut self) -> Snapshot {
         self.mark_peak();
         if self.n_events > 0 {
-            self.note_height();
+            self.note_heap_size();
         }
         let weigher = self.weigher;
         let sites = self.sites.live().filter_map(|(key, live)| {

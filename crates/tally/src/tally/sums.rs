@@ -10,6 +10,9 @@ use crate::series::HeapSeries;
 use crate::stacks::{StackId, Stacks};
 use heaptide_capture::Allocator;
 
+/// The largest block that Python's pymalloc takes from its arenas. It takes larger ones from libc.
+pub const MAX_PYMALLOC_BYTES: u64 = 512;
+
 /// All sums of a capture.
 pub struct Sums {
     pub stacks: Stacks,
@@ -19,6 +22,9 @@ pub struct Sums {
     pub temporary: Amount,
     /// Live on the heap at the end.
     pub live: Amount,
+    /// Bytes of live blocks of Python's allocators that are larger than 512 bytes: Python takes them from libc. `None` if the
+    /// capture ends with sums and has no single blocks.
+    pub large_python_bytes: Option<u64>,
     /// Live at the peak of the heap. All sites determine the time of the peak, also unwanted ones.
     pub peak: Amount,
     /// Clock units of the peak.
@@ -101,11 +107,12 @@ impl Tally {
 
     /// Returns the sums of the wanted sites. All sites determine the time of the peak.
     pub fn finish_wanted(mut self, wanted: &mut Wanted) -> Sums {
+        let large_python_bytes = self.large_python_bytes();
         // Live blocks may be most of a report's memory, and are not needed any more.
         self.blocks = LiveBlocks::new();
         self.mark_peak();
         if self.n_events > 0 {
-            self.note_height();
+            self.note_heap_size();
         }
         let weigher = self.weigher;
         let jobs = JobTable::new(&mut self);
@@ -153,6 +160,7 @@ impl Tally {
             total: weigher.finish(total),
             temporary: weigher.finish(all_temporary),
             live: weigher.finish(live),
+            large_python_bytes,
             peak: weigher.finish(peak),
             peak_time: self.peak_time,
             whole_peak_bytes: self.peak.bytes,
@@ -172,6 +180,21 @@ impl Tally {
             has_totals: self.has_totals,
             jobs,
         }
+    }
+}
+
+impl Tally {
+    fn large_python_bytes(&self) -> Option<u64> {
+        // The last checkpoint of a bounded capture has no blocks.
+        self.blocks.iter().next()?;
+        let large = self.blocks.iter();
+        let large = large.filter(|block| block.size > MAX_PYMALLOC_BYTES);
+        let of_python = large.filter(|block| {
+            let allocator = Allocator::from_number(self.sites.allocator(block.site));
+            allocator.is_some_and(Allocator::is_pythons)
+        });
+        let bytes = of_python.map(|block| self.weigh_block(&block).bytes);
+        Some(bytes.fold(0, u64::saturating_add))
     }
 }
 

@@ -67,11 +67,11 @@ class FileReader:
         return map(AllocationRecord, filter(operator.itemgetter(5), events), itertools.repeat(events))
 
     def get_high_watermark_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
-        """Return the records of memory that was allocated at the peak."""
+        """Return the records of memory that was live at the peak."""
         return self._records(merge_threads)
 
     def get_leaked_allocation_records(self, merge_threads: bool = True) -> Iterator[AllocationRecord]:
-        """Return the records of memory that was allocated when the recording ended."""
+        """Return the records of memory that was live when the recording ended."""
         return self._records(merge_threads, "--leaks")
 
     def get_temporary_allocation_records(

@@ -3,8 +3,8 @@
 A DAG processor forks a process for each parse of each DAG file. The capture of a parse is
 ``heaptide/parses/<bundle>/<DAG file>.bin``; the next parse of the same file replaces it, so there is one capture per
 file. Workers of LocalExecutor join the session of their scheduler: ``scheduler_memory.bin.<pid>``. Their recordings
-start and stop with the scheduler's, even if the scheduler was not being recorded when it forked them. The native module
-and the session variable follow the triggerer's child and the workers of an API server.
+start and stop with the scheduler's, even if the scheduler was not being recorded when it forked them. The triggerer's
+child and the workers of an API server are recorded without this module, as any forked or spawned process.
 
 Airflow has no hook at the start of these processes, so Heaptide replaces the functions that Airflow runs in them. If a
 future version renames one of these functions, its processes are not recorded, and one line in the log reports this.

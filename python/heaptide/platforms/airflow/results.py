@@ -1,8 +1,9 @@
 """Results of task instances and parses: one JSON line when a job begins and one when it ends.
 
 This is the only module of the platform that writes and reads job records; the keys are those of `heaptide jobs`. Each
-process has its own file, ``jobs-HOST-PID-START.jsonl``, that only its user can read. If a job has no second line and
-its process has ended, :func:`read` reports it as killed. Another process computes the numbers from the capture.
+task's process has its own file, ``jobs-HOST-PID-START.jsonl``, and each parsed DAG file has one for its latest parse,
+``latest/KEY.jsonl``. Only the user can read them. If a job has no second line and its process has ended, :func:`read`
+reports it as killed. Another process computes the numbers from the capture.
 """
 
 from __future__ import annotations
@@ -205,7 +206,7 @@ def identity() -> dict[str, Any]:
 
 
 def is_alive(owner: dict[str, Any], patience: float = 86_400) -> bool:
-    """Return whether the process is running. On another host, it must have written within `patience` seconds."""
+    """Return whether the process is running. One outside this `/proc` must have written within `patience` seconds."""
     if not is_visible(owner):
         return bool(time.time() - owner.get("time", 0) < patience)
     is_this_boot = owner.get("boot_id") == identity()["boot_id"]

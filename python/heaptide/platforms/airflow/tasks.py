@@ -246,7 +246,7 @@ def _finish(recorded: _Recorded, state: str) -> None:
 
 
 def line(record: dict[str, Any]) -> str:
-    """Return the line about a task for its log. :mod:`web.task_logs` reads it if the result itself cannot be read."""
+    """Return the line about a task for its log. `web/task_logs.py` reads it if the result itself cannot be read."""
     parts = [
         f"peak {size(record['peak_bytes'])}",
         f"retained {size(record['retained_bytes'])}",

@@ -1,4 +1,4 @@
-"""The other forms of the decorator: above a task, on plain functions, short, bare, and on every kind of function."""
+"""The other forms of the decorator: above a task, on plain functions, short, bare, and on every type of function."""
 
 import asyncio
 import threading

@@ -106,8 +106,8 @@ impl OwnPython {
     }
 }
 
-/// Marks the time that a thread spends inside an allocator whose blocks are recorded as a whole. Holds the thread's state;
-/// null if the thread's events were excluded already; or [`IN_OWN_PYTHON`].
+/// Excludes the hooked calls that an allocator makes itself, because the call to that allocator is recorded. Holds the
+/// thread's state; null if the thread's events were excluded already; or [`IN_OWN_PYTHON`].
 pub(crate) struct Nested(*mut ThreadState);
 
 /// The thread runs Python code of Heaptide. Not the address of a state, so that other events pay nothing for this case.

@@ -2,8 +2,7 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::FxHashMap;
-
+use crate::interner::Interner;
 use crate::load::Session;
 use crate::model::StackModel;
 use crate::model::flame::JobSpan;
@@ -37,29 +36,27 @@ pub(super) fn longest(
     all.sort_by_key(|&(start_ns, end_ns, _, job)| (Reverse(end_ns - start_ns), job.number));
     all.truncate(MAX_SPANS);
     all.sort_by_key(|&(start_ns, _, _, job)| (start_ns, job.number));
-    let numbers = names.iter().cloned().zip(0..);
-    let mut numbers: FxHashMap<String, u32> = numbers.collect();
+    let mut numbered = Interner::default();
+    for name in names.drain(..) {
+        numbered.number(name);
+    }
     let position = |wanted: &crate::load::Process| {
         let mut processes = session.processes.iter();
         let is_same = |process: &crate::load::Process| std::ptr::eq(process, wanted);
         processes.position(is_same).unwrap_or(0) as u32
     };
-    let spans = all.into_iter().map(|(start_ns, end_ns, process, job)| {
-        let name = process.registry.jobs.name(job);
-        let number = *numbers.entry(name.to_string()).or_insert_with(|| {
-            names.push(name.to_string());
-            names.len() as u32 - 1
-        });
-        JobSpan {
-            job: number,
+    let spans = all
+        .into_iter()
+        .map(|(start_ns, end_ns, process, job)| JobSpan {
+            job: numbered.number(process.registry.jobs.name(job).to_string()),
             process: position(process),
             start_ns,
             end_ns,
             key: process.registry.jobs.key(job).map(str::to_owned),
             outcome: job.outcome,
-        }
-    });
+        });
     let spans: Vec<JobSpan> = spans.collect();
+    *names = numbered.values;
     let n_more = n_all - spans.len();
     (spans, n_more)
 }

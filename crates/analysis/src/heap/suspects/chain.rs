@@ -11,7 +11,7 @@ use crate::heap::view::Heap;
 /// A path with fewer objects is no chain: attributes, dicts and containers that lead to the data.
 const MIN_LINKS: usize = 100;
 
-/// Objects at which no chain begins.
+/// The memory of the search for chains: objects at which none begins.
 pub(super) struct Chains {
     known: Bits,
 }

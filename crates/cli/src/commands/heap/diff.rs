@@ -17,7 +17,7 @@ pub(super) fn arguments() -> Command {
         .about("Compare two snapshots, or find leaks with three")
         .long_about(
             "Compare two snapshots, or find leaks with three.\n\n\
-             Two snapshots of one process are compared object by object: an object is the same if its address and type are. \
+             Two snapshots of one process are compared object by object: objects are the same if address and type are equal. \
              With three snapshots (before, under and after load), only objects that appeared under load and are still alive \
              afterwards are shown. Caches filled earlier and short-lived objects are not among them.",
         )

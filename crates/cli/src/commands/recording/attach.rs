@@ -130,6 +130,7 @@ fn start(matches: &ArgMatches, target: &Target, final_path: PathBuf) -> Result<S
         aggregate: mode.aggregate || matches.get_flag("live"),
         follow_fork: matches.get_flag("follow-fork"),
         interval_ms: arguments::interval_ms(matches),
+        resident_bytes: target.status.resident_bytes,
     };
     match visit::attach(target, &request) {
         Ok(visited) => Ok(Started {

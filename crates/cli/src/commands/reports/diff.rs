@@ -1,7 +1,7 @@
 //! `heaptide diff`: compares two recordings as text, JSON or a page, and can fail in CI.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Arg, ArgGroup, ArgMatches, Command, value_parser};
 use heaptide_analysis::Measure;
@@ -12,7 +12,7 @@ use heaptide_report::{html, json, text, units};
 
 use super::pages::{limits, no_source};
 use crate::exit::Failure;
-use crate::input;
+use crate::input::{self, folders};
 use crate::options::arguments::{self, flag, n_largest, num_largest};
 use crate::options::filters;
 use crate::options::sizes;
@@ -166,43 +166,8 @@ fn sides(matches: &ArgMatches) -> Result<[Vec<PathBuf>; 2], Failure> {
         [before, after] => [vec![before.clone()], vec![after.clone()]],
         _ => [named("before"), named("after")],
     };
-    let [before, after] = sides.map(|paths| {
-        let files: Result<Vec<Vec<PathBuf>>, Failure> =
-            paths.iter().map(|path| files(path)).collect();
-        files.map(|files| files.concat())
-    });
+    let [before, after] = sides.map(|paths| folders::captures(paths.iter()));
     Ok([before?, after?])
-}
-
-/// Returns a file, or all captures in a folder.
-fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let unreadable = |error: std::io::Error| {
-        Failure::failed(format!(
-            "cannot read the folder {} ({error}): name the captures individually",
-            path.display()
-        ))
-    };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let entry = entry.map_err(unreadable)?.path();
-        let name = entry.file_name().unwrap_or_default().to_string_lossy();
-        // Captures of forked children have their process ID after the extension.
-        let is_capture = name.ends_with(".tide") || name.contains(".tide.");
-        if is_capture && entry.is_file() {
-            files.push(entry);
-        }
-    }
-    files.sort();
-    if files.is_empty() {
-        return Err(Failure::failed(format!(
-            "the folder {} has no captures: name a folder with .tide files, or the files",
-            path.display()
-        )));
-    }
-    Ok(files)
 }
 
 fn read(files: Vec<PathBuf>, request: &Request) -> Result<Session, Failure> {

@@ -16,7 +16,7 @@ use super::MAGIC;
 use encode::Encoder;
 
 pub use events::EventWriter;
-pub use sums::{Height, SumSite, write_sums};
+pub use sums::{MemoryRecord, SumSite, write_sums};
 
 /// memray reads only files of its own format.
 pub const FORMAT_OF_1_19: u32 = 12;

@@ -20,7 +20,7 @@ pub struct SumSite {
 
 /// The sizes of the process and of its heap at one time.
 #[derive(Clone, Copy, Debug)]
-pub struct Height {
+pub struct MemoryRecord {
     pub elapsed_ms: u64,
     pub resident: u64,
     pub heap: u64,
@@ -30,16 +30,16 @@ pub struct Height {
 pub fn write_sums(
     mut out: impl Write,
     preface: &Preface,
-    heights: impl Iterator<Item = Height>,
+    memory_records: impl Iterator<Item = MemoryRecord>,
     sites: impl Iterator<Item = SumSite>,
 ) -> io::Result<()> {
     preface.write_header(&mut out, true)?;
     let mut record = Encoder::default();
-    for height in heights {
+    for memory in memory_records {
         record.u8(0x01);
-        record.u64(preface.start_ms().saturating_add(height.elapsed_ms));
-        record.u64(height.resident);
-        record.u64(height.heap);
+        record.u64(preface.start_ms().saturating_add(memory.elapsed_ms));
+        record.u64(memory.resident);
+        record.u64(memory.heap);
         out.write_all(&record.take())?;
     }
     preface.write_threads(&mut out)?;

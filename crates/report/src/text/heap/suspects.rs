@@ -52,7 +52,7 @@ pub fn headline(heap: &Heap, all: &Suspects, suspect: &Suspect) -> String {
                 Shape::Frame => "kept by a variable of a function that is still running",
                 Shape::Container | Shape::Cycle | Shape::Interned | Shape::Chain => "accumulate",
             };
-            // Whether the shape comes from the holder of the point, or from its many items.
+            // With a cell or a traceback on the path, the holder has this shape; otherwise its items have it.
             let is_below = |kind: &str| suspect.path.iter().any(|&step| heap.kind(step) == kind);
             match (shape, suspect.n_items) {
                 (Shape::Closure, 2..) if !is_below("types.CellType") => {

@@ -1,4 +1,4 @@
-"""A DAG with one task for each possible end of a task. Importing the file allocates 7 MB."""
+"""DAGs with one task for each possible end of a task, in each type of executor. Importing the file allocates 7 MB."""
 
 import os
 import signal

@@ -2,13 +2,13 @@
 
 /// The first and the last line of a function, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Block {
+pub struct Definition {
     pub first: u32,
     pub last: u32,
 }
 
 /// The definition of `function` that contains `line`, with its decorators.
-pub fn enclosing(lines: &[Box<str>], function: &str, line: u32) -> Option<Block> {
+pub fn enclosing(lines: &[Box<str>], function: &str, line: u32) -> Option<Definition> {
     let at = (line as usize).checked_sub(1)?;
     let mut starts = (0..=at.min(lines.len().checked_sub(1)?)).rev();
     let definition = starts.find(|&start| {
@@ -28,7 +28,7 @@ pub fn enclosing(lines: &[Box<str>], function: &str, line: u32) -> Option<Block>
     {
         first -= 1;
     }
-    Some(Block {
+    Some(Definition {
         first: first as u32 + 1,
         last: last_of(lines, definition) as u32 + 1,
     })
@@ -116,27 +116,27 @@ end = 1
     #[test]
     fn function_spans_from_its_first_decorator_to_its_last_line() {
         let source = lines(SOURCE);
-        let block = |function: &str, line| enclosing(&source, function, line);
-        assert_eq!(block("run", 5), Some(Block { first: 2, last: 7 }));
-        assert_eq!(block("run", 2), Some(Block { first: 2, last: 7 }));
+        let found = |function: &str, line| enclosing(&source, function, line);
+        assert_eq!(found("run", 5), Some(Definition { first: 2, last: 7 }));
+        assert_eq!(found("run", 2), Some(Definition { first: 2, last: 7 }));
         assert_eq!(
-            block("run", 17),
-            Some(Block {
+            found("run", 17),
+            Some(Definition {
                 first: 11,
                 last: 17
             })
         );
         assert_eq!(
-            block("inner", 16),
-            Some(Block {
+            found("inner", 16),
+            Some(Definition {
                 first: 15,
                 last: 16
             })
         );
-        assert_eq!(block("other", 9), Some(Block { first: 9, last: 9 }));
-        assert_eq!(block("runs", 5), None);
-        assert_eq!(block("run", 18), None);
-        assert_eq!(block("run", 99), None);
+        assert_eq!(found("other", 9), Some(Definition { first: 9, last: 9 }));
+        assert_eq!(found("runs", 5), None);
+        assert_eq!(found("run", 18), None);
+        assert_eq!(found("run", 99), None);
         assert_eq!(enclosing(&[], "run", 1), None);
     }
 }
