@@ -42,6 +42,30 @@ fn begin_without_an_end_is_killed_or_running() {
 }
 
 #[test]
+fn sizes_at_the_start_of_killed_runs_alone_suggest_no_limit() {
+    let before = r#","resident_before":20000000"#;
+    let killed = line("begin", 7, 1, "mail", 100.0, before);
+    assert_eq!(
+        table(std::slice::from_ref(&killed)).rows[0].suggested_limit_bytes,
+        None
+    );
+    let measured = ended(8, 1, "mail", 101.0, r#","resident_peak":10000000"#);
+    let row = &table(&[&[killed], &measured[..]].concat()).rows[0];
+    assert_eq!(row.suggested_limit_bytes, Some(32 << 20), "20 MB and 20%");
+}
+
+#[test]
+fn site_without_a_line_has_no_location() {
+    let sites = r#","sites":[{"function":"Python objects (arena)","file":"<pymalloc>","line":0,"bytes":7}]"#;
+    let row = &table(&ended(7, 1, "mail", 100.0, sites)).rows[0];
+    let site = row.site.as_ref().unwrap();
+    assert_eq!(
+        (site.location.as_str(), site.bytes),
+        ("Python objects (arena)", 7)
+    );
+}
+
+#[test]
 fn order_of_lines_and_copies_of_files_do_not_matter() {
     let more = r#","peak_bytes":5,"retained_bytes":-3"#;
     let mut lines = ended(7, 1, "mail", 100.0, more).to_vec();

@@ -251,22 +251,7 @@ def test_component_does_not_end_a_recording_that_others_started(answers: Answers
 @pytest.mark.behaviour("memray_keeps_its_keys")
 def test_installed_memray_keeps_its_keys(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     environment = installed("airflow")
-    memray_folder = environment.folder / "memray-package"
-    if not (memray_folder / "memray").exists():
-        requirements = PROGRAMS.parent / "requirements-memray.txt"
-        environment.run(
-            "python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--target",
-            memray_folder,
-            "-r",
-            requirements,
-            cwd=tmp_path,
-        )
+    memray_folder = environment.packages(PROGRAMS.parent / "requirements-memray.txt")
     cases = {
         "memray": {"component": "scheduler", "env": {MEMRAY: "scheduler"}},
         "both": {"component": "scheduler", "env": {MEMRAY: "scheduler", HEAPTIDE: "scheduler"}},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,17 @@ def test_sizes_and_durations_have_the_style_of_all_reports() -> None:
     assert {n: layout.size(n) for n in sizes} == sizes
     times = {0.0042: "4.2 ms", 0.38: "380 ms", 2.371: "2.37 s", 59.96: "60.0 s", 125.0: "2:05 min", 7265.0: "2:01:05 h"}
     assert {value: layout.seconds(value) for value in times} == times
+
+
+@pytest.mark.behaviour("ui")
+def test_times_name_their_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "EST5")
+    time.tzset()
+    try:
+        assert layout.moment(86_400) == "1970-01-01 19:00:00 EST"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 @pytest.mark.behaviour("ui")
@@ -50,16 +63,49 @@ def test_suggested_limit_is_that_of_the_jobs_report(installed: Callable[[str], E
 from heaptide.platforms.airflow.web import dag_page, layout
 
 labels = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": "-1", "try_number": "1"}
-row = {"labels": labels, "peak_bytes": 1, "retained_bytes": 0, "resident_peak": 224_604_160, "sites": []}
+row = {"labels": labels, "peak_bytes": 1, "retained_bytes": 0, "resident_peak": 200_000_000, "sites": []}
+row["resident_after"] = 224_604_160
 print(dag_page.page("d", [row]), layout.limit(2 << 30), layout.limit(None))
 """
     home = Home(installed("airflow"), tmp_path / "home", {})
     page = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables).stdout
     record = {"v": 1, "event": "end", "id": "r/1", "pid": 1, "name": "d.t", "time": 2.0, "outcome": "ok"}
-    (tmp_path / "jobs-h-1.jsonl").write_text(json.dumps({**record, "resident_peak": 224_604_160}) + "\n")
+    sizes = {"resident_peak": 200_000_000, "resident_after": 224_604_160}
+    (tmp_path / "jobs-h-1.jsonl").write_text(json.dumps({**record, **sizes}) + "\n")
     assert "272 MiB" in home.heaptide("jobs", tmp_path / "jobs-h-1.jsonl").stdout
     assert ">272 MiB<" in page and "plus 20%, rounded up to a multiple of 16 MiB" in page
     assert page.rstrip().endswith(f"2 GiB {layout.NONE}")
+
+
+@pytest.mark.behaviour("ui")
+def test_peak_of_a_deferred_task_is_that_of_its_largest_part(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    program = """
+from heaptide.platforms.airflow.web import dag_page, task_page
+
+def part(run, number, function, n_bytes):
+    labels = {"dag_id": "d", "run_id": run, "task_id": "t", "map_index": "-1", "try_number": number}
+    site = {"function": function, "file": "d.py", "line": 3, "peak_bytes": n_bytes, "bytes": n_bytes}
+    return {"id": function, "labels": labels, "peak_bytes": n_bytes, "retained_bytes": n_bytes - 1_000_000,
+            "resident_peak": 1, "seconds": 1.0, "outcome": "deferred", "sites": [site], "error": None, "host": "h",
+            "capture": ""}
+
+rows = [part("one", "1", "before", 30_000_000), part("two", "1", "fails", 28_000_000),
+        part("two", "2", "execute", 24_700_000), part("two", "2", "resume", 12_500_000)]
+print(dag_page.page("d", rows), "END OF DAG", task_page.page("d", "two", "t", -1, rows[1:], ""))
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {})
+    done = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables)
+    dag, _, instance = done.stdout.partition("END OF DAG")
+    cells = [re.sub("<[^>]*>", "", cell) for cell in dag.split("<tbody>")[1].split("</td>")]
+    assert cells[2:5] == ["24.7 MB", "30.0 MB", "23.7 MB"] and cells[6] == "execute d.py:3", cells
+    choice = instance.split('<nav class="choice">')[1].split("</nav>")[0]
+    assert re.findall(">([^<]+)</a>", choice) == [
+        "try 1: 28.0 MB",
+        "try 2, part 1: 24.7 MB",
+        "try 2, part 2: 12.5 MB",
+    ]
 
 
 @pytest.mark.behaviour("elsewhere", "task_log")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import time
-from collections.abc import Callable
+import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
-from platform_support.airflow_stack import PROGRAMS, Home
+from platform_support.airflow_stack import PROGRAMS, Home, free_ports, wait
 from platform_support.environments import Environment
 
 REPOSITORY = PROGRAMS.parents[3]
@@ -61,6 +64,63 @@ def test_address_of_an_uploaded_capture_is_that_of_the_location(
     copied = home.folder / "remote" / "heaptide" / "tasks" / "by_hand" / "t" / "run_0.try1.tide"
     assert record["labels"]["uploaded_to"] == f"file://{copied}"
     assert copied.read_bytes() == Path(record["capture"]).read_bytes()
+
+
+@pytest.fixture
+def s3(installed: Callable[[str], Environment], tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Run moto's S3 server with the bucket `logs`; return its address and the folder of the Amazon provider."""
+    environment = installed("airflow")
+    packages = environment.packages(PROGRAMS.parent / "requirements-s3.txt")
+    (port,) = free_ports(1)
+    server = ("python", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port))
+    with (tmp_path / "s3.log").open("w") as log:
+        process = environment.start(
+            *server, cwd=tmp_path, env={"PYTHONPATH": str(packages)}, stdout=log, stderr=subprocess.STDOUT
+        )
+
+    def has_bucket() -> bool:
+        assert process.poll() is None, (tmp_path / "s3.log").read_text()
+        try:
+            return request_of_s3(f"http://127.0.0.1:{port}/logs", "PUT")[0] == 200
+        except OSError:
+            return False
+
+    try:
+        wait(has_bucket, "the S3 server answers")
+        yield f"http://127.0.0.1:{port}", packages
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def request_of_s3(address: str, method: str = "GET") -> tuple[int, bytes]:
+    """Return status and body of a request. moto does not check its signature."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    request = urllib.request.Request(address, headers={"Authorization": "AWS key:unchecked"}, method=method)
+    with opener.open(request) as answer:
+        return answer.status, answer.read()
+
+
+@pytest.mark.behaviour("upload")
+def test_capture_is_uploaded_to_s3_with_what_remote_logging_needs(
+    s3: tuple[str, Path], installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    address, packages = s3
+    profiling = {"heaptide_trace_tasks": "by_hand", "heaptide_upload": "yes"}
+    home = Home(installed("airflow"), tmp_path / "home", profiling)
+    (record,) = run_tasks(
+        home,
+        "1",
+        PYTHONPATH=str(packages),
+        AIRFLOW__LOGGING__REMOTE_BASE_LOG_FOLDER="s3://logs/prod",
+        AIRFLOW__LOGGING__REMOTE_LOG_CONN_ID="store",
+        AIRFLOW_CONN_STORE=f"aws://key:secret@/?region_name=us-east-1&endpoint_url={quote(address, safe='')}",
+    )
+    copied = "logs/prod/heaptide/tasks/by_hand/t/run_0.try1.tide"
+    assert record["labels"].get("uploaded_to") == f"s3://{copied}"
+    assert request_of_s3(f"{address}/{copied}")[1] == Path(record["capture"]).read_bytes()
+    # The client of S3 takes more than 15 MB.
+    assert record["resident_after"] - record["resident_peak"] < 5_000_000, "the upload counts as the task's"
 
 
 @pytest.mark.behaviour("tasks")

@@ -55,6 +55,17 @@ class Environment:
         """Start a command of the environment. The caller stops it."""
         return subprocess.Popen(self.words(command), text=True, cwd=cwd, env=self.variables(env), **options)
 
+    def packages(self, requirements: Path) -> Path:
+        """Return a folder for PYTHONPATH with the packages that a file pins, installed once."""
+        folder = self.folder / requirements.stem
+        wanted = _digest(requirements)
+        if _marker(folder, "requirements") != wanted:
+            shutil.rmtree(folder, ignore_errors=True)
+            pip = ("python", "-m", "pip", "install", "--quiet", "--no-deps")
+            self.run(*pip, "--target", folder, "-r", requirements, cwd=self.folder)
+            (folder / ".requirements").write_text(wanted)
+        return folder
+
     def words(self, command: tuple[str | Path, ...]) -> list[str]:
         """Return the command line, with the path of the program if the environment has it."""
         own = self.bin / command[0]

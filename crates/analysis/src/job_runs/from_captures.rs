@@ -1,5 +1,6 @@
 //! Converts jobs of captures to runs. Captures are the second source of [`JobRuns`], besides job records.
 
+use super::lines;
 use super::run::{JobRun, JobRuns, RunNumbers};
 use crate::model::jobs::{JobSiteSum, JobSums};
 
@@ -61,7 +62,7 @@ impl JobRuns {
 
 fn site_text(site: &JobSiteSum) -> String {
     match &site.location {
-        Some(at) => format!("{} at {}:{}", at.function, at.file, at.line),
+        Some(at) => lines::site_text(&at.function, &at.file, u64::try_from(at.line).unwrap_or(0)),
         None => "no Python frame".to_owned(),
     }
 }

@@ -136,13 +136,21 @@ fn title(process_labels: Option<&Value>, program: Option<&str>) -> String {
     labels::title(&known, program.as_slice())
 }
 
+/// The text of a site. Memory that no Python line allocated, such as arenas of small objects, has no line.
+pub(super) fn site_text(function: &str, file: &str, line: u64) -> String {
+    match line {
+        0 => function.to_owned(),
+        _ => format!("{function} at {file}:{line}"),
+    }
+}
+
 fn sites(value: &Value) -> Vec<(String, u64)> {
     let site = |site: &Value| {
         let text = |key: &str| site.get(key).and_then(Value::as_str);
         let (function, file) = (text("function")?, text("file")?);
         let line = site.get("line").and_then(Value::as_u64).unwrap_or(0);
         let bytes = site.get("bytes").and_then(Value::as_u64)?;
-        Some((format!("{function} at {file}:{line}"), bytes.min(MAX_BYTES)))
+        Some((site_text(function, file, line), bytes.min(MAX_BYTES)))
     };
     value
         .as_array()

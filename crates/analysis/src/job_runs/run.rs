@@ -271,6 +271,11 @@ impl JobRun {
         Some(after as i64 - before as i64)
     }
 
+    /// Whether the resident size was measured during the run or at its end. A killed run may have only that of its start.
+    pub fn knows_resident_high(&self) -> bool {
+        self.numbers.resident_after.is_known() || self.numbers.resident_peak.is_known()
+    }
+
     /// The highest resident size of its process while it ran: the highest known one, or an estimate if that is higher.
     pub fn resident_high(&self) -> Option<u64> {
         let numbers = &self.numbers;

@@ -294,7 +294,12 @@ impl Group<'_> {
         seconds.sort_unstable_by(f64::total_cmp);
         let (peak_kind, peaks) = self.peaks();
         let (n_processes, n_hosts) = workers_of(self.runs, self.members);
+        // If all runs were killed, only their sizes at the start may be known, and a limit of these would be too low.
+        let is_measured = self
+            .iter()
+            .any(|run| run.knows_resident_high() || run.numbers.peak_bytes.is_known());
         let high = self.iter().filter_map(JobRun::resident_high).max();
+        let high = high.filter(|_| is_measured);
         JobRow {
             name: name.to_owned(),
             process: None,
@@ -325,11 +330,8 @@ impl Group<'_> {
         let own: Vec<u64> = own.collect();
         let (kind, mut values) = if own.is_empty() {
             // The peak of a killed run is unknown, even if its resident size at the start is known.
-            let ended = self.iter().filter(|run| {
-                let numbers = &run.numbers;
-                numbers.resident_after.is_known() || numbers.resident_peak.is_known()
-            });
-            let resident = ended.filter_map(JobRun::resident_high);
+            let measured = self.iter().filter(|run| run.knows_resident_high());
+            let resident = measured.filter_map(JobRun::resident_high);
             (PeakKind::Resident, resident.collect())
         } else {
             (PeakKind::Job, own)

@@ -131,17 +131,49 @@ def _remove(path: str) -> None:
 def upload(capture: str) -> str:
     """Copy a capture to the location of remote logs; return its address there."""
     from airflow.configuration import conf
-    from airflow.sdk import ObjectStoragePath
 
     base = conf.get("logging", "remote_base_log_folder", fallback="").rstrip("/")
     if not base:
         raise ValueError("[logging] remote_base_log_folder is not set, so there is no remote location")
     connection = conf.get("logging", "remote_log_conn_id", fallback="") or None
-    relative = os.path.join("heaptide", "tasks", *capture.split(os.sep)[-3:])
-    target = ObjectStoragePath(base, conn_id=connection) / relative
+    address = "/".join([base, "heaptide", "tasks", *capture.split(os.sep)[-3:]])
+    if not (address.startswith("s3://") and _put_to_s3(capture, address, connection)):
+        _write_object(capture, address, connection)
+    # The text of an `ObjectStoragePath` contains the connection, which other programs do not understand.
+    return address
+
+
+def _put_to_s3(capture: str, address: str, connection: str | None) -> bool:
+    """Copy a capture with the S3 client that Airflow uses for logs. Returns False if its provider is not installed.
+
+    `ObjectStoragePath` also needs s3fs, which an environment with remote logging usually lacks.
+    """
+    from airflow.configuration import conf
+
+    try:
+        from airflow.providers.amazon.aws.hooks.s3 import S3Hook
+    except ImportError:
+        return False
+    # Without threads, like Airflow's own copy of the log.
+    hook = S3Hook(aws_conn_id=connection, transfer_config_args={"use_threads": False})
+    bucket, key = hook.parse_s3_url(address)
+    options = dict(hook.extra_args)
+    if conf.getboolean("logging", "encrypt_s3_logs", fallback=False):
+        options["ServerSideEncryption"] = "AES256"
+    policy = conf.get("aws", "s3_task_handler_acl_policy", fallback="")
+    if policy:
+        options["ACL"] = policy
+    # Not `hook.load_file`: it reports the object to lineage tools as an output of the task.
+    hook.get_conn().upload_file(capture, bucket, key, ExtraArgs=options, Config=hook.transfer_config)
+    return True
+
+
+def _write_object(capture: str, address: str, connection: str | None) -> None:
+    """Copy a capture through Airflow's interface to file systems and object stores."""
+    from airflow.sdk import ObjectStoragePath
+
+    target = ObjectStoragePath(address, conn_id=connection)
     target.parent.mkdir(parents=True, exist_ok=True)
     with open(capture, "rb") as source, target.open("wb") as copy:
         while piece := source.read(1 << 20):
             copy.write(piece)
-    # The text of `target` contains the connection, which other programs do not understand.
-    return f"{base}/{relative}"

@@ -82,6 +82,11 @@ def begin(
     return Job(record, file, keep_latest=False)
 
 
+def measure(job: Job) -> None:
+    """Store the resident size at the end of a job, before other work such as an upload enlarges the process."""
+    job.record["resident_after"] = _resident()
+
+
 def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict[str, Any]:
     """Write the last line of a job and return the record. Without `keep_latest` it has the numbers of the capture."""
     record = job.record
@@ -92,7 +97,7 @@ def end(job: Job, outcome: str, error: str | None = None, **labels: str) -> dict
         time=now,
         outcome=outcome,
         error=error,
-        resident_after=_resident(),
+        resident_after=record["resident_after"] or _resident(),
         labels={**record["labels"], **labels},
     )
     if job.keep_latest:

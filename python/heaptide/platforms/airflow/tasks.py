@@ -230,6 +230,7 @@ def _finish(recorded: _Recorded, state: str) -> None:
     chosen = profiling.current()
     os.environ.pop(settings.SESSION, None)
     tracker.stop_only(recorded.capture)
+    results.measure(recorded.job)
     if not state:
         stored = getattr(recorded.instance, "state", None)
         state = str(getattr(stored, "value", stored) or "failed")

@@ -26,6 +26,8 @@ def page(dag_id: str, rows: list[dict[str, Any]]) -> str:
     if cells:
         body += (
             '<p class="about">Bars: peak of the heap of each process; the solid part was still allocated at its end. '
+            "Last peak, retained memory and largest site: of the process with the highest peak in the last run "
+            "(only last tries). "
             "The suggested limit is the highest resident size plus 20%, rounded up to a multiple of 16 MiB.</p>"
         )
     return layout.document(dag_id, body)
@@ -36,7 +38,7 @@ def _peak(rows: list[dict[str, Any]]) -> int:
 
 
 def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
-    last = rows[-1]
+    last = _highest_of_last_run(rows)
     top = (last["sites"] or [None])[0]
     address = _tab(last["labels"])
     return [
@@ -48,6 +50,20 @@ def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
         layout.limit(history.suggested_limit(rows)),
         layout.site(top) if top else layout.NONE,
     ]
+
+
+def _highest_of_last_run(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the process with the highest peak among the last tries of the last run.
+
+    There are several if the task is mapped or deferred. An earlier try may have failed and retained everything.
+    """
+    run = [row for row in rows if row["labels"]["run_id"] == rows[-1]["labels"]["run_id"]]
+    tries: dict[str, int] = {}
+    for row in run:
+        index, number = row["labels"]["map_index"], int(row["labels"]["try_number"])
+        tries[index] = max(tries.get(index, 0), number)
+    last = [row for row in run if int(row["labels"]["try_number"]) == tries[row["labels"]["map_index"]]]
+    return max(last, key=lambda row: row["peak_bytes"] or 0)
 
 
 def _tab(labels: dict[str, str]) -> str:

@@ -114,7 +114,8 @@ def location(row: dict[str, Any]) -> str:
 
 def suggested_limit(rows: list[dict[str, Any]]) -> int | None:
     """Return a memory limit for a task: the highest resident size of its processes with headroom."""
-    sizes = [row["resident_peak"] for row in rows if row["resident_peak"]]
+    keys = ("resident_peak", "resident_after", "resident_before")
+    sizes = [max(row.get(key) or 0 for key in keys) for row in rows if row["resident_peak"]]
     return None if not sizes else -int(-max(sizes) * HEADROOM // STEP) * STEP
 
 

@@ -103,8 +103,8 @@ def seconds(value: float | None) -> str:
 
 
 def moment(value: float) -> str:
-    """Return a time as text."""
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value)) if value else NONE
+    """Return a time as text, in the API server's time zone, which may differ from the one that Airflow's UI shows."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(value)) if value else NONE
 
 
 def site(row: dict[str, Any]) -> str:

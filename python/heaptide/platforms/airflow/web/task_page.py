@@ -53,7 +53,7 @@ def _empty(dag_id: str, run_id: str, task_id: str, map_index: int) -> str:
 
 
 def _tries(rows: list[dict[str, Any]], shown: dict[str, Any], key: dict[str, Any]) -> str:
-    """Return links to all processes of this task instance, if there are several; the shown one is marked."""
+    """Return links to all processes of this task instance with their peaks, if there are several."""
     if len(rows) == 1:
         return ""
     links = []
@@ -61,6 +61,8 @@ def _tries(rows: list[dict[str, Any]], shown: dict[str, Any], key: dict[str, Any
         number = row["labels"]["try_number"]
         parts = [other for other in rows if other["labels"]["try_number"] == number]
         name = f"try {number}" + (f", part {parts.index(row) + 1}" if len(parts) > 1 else "")
+        if row["peak_bytes"] is not None:
+            name += f": {layout.size(row['peak_bytes'])}"
         address = "?" + urlencode({**key, "record": history.record_id(row)})
         current = ' aria-current="true"' if row is shown else ""
         links.append(f'<a href="{layout.text(address)}"{current}>{name}</a>')
