@@ -72,6 +72,12 @@ for (const [template, data, hashes] of EXAMPLES) {
       await drawn(page);
       for (const edge of await widest()) assert.ok(edge <= A4_WIDTH, `${edge} of ${A4_WIDTH} on paper`);
       assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), 'light');
+      const uncoloured = await page.evaluate(() => {
+        const isColoured = (style) => style.backgroundColor !== 'rgba(0, 0, 0, 0)' || style.backgroundImage !== 'none';
+        const styles = [...document.querySelectorAll('main *')].map((element) => getComputedStyle(element));
+        return styles.filter((style) => isColoured(style) && style.printColorAdjust !== 'exact').length;
+      });
+      assert.equal(uncoloured, 0);
       await page.evaluate(() => window.dispatchEvent(new Event('afterprint')));
       await page.emulateMedia({ media: 'screen' });
       await page.setViewportSize({ width: 400, height: 800 });

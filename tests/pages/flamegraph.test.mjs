@@ -151,6 +151,29 @@ describe('the flame graph', () => {
     await close();
   });
 
+  test('has the title notebook for a recording in a notebook, without the path of its kernel', async () => {
+    const data = syntheticData({ frames: [[0, 'f', '/tmp/ipykernel_1/2.py', 1]], own: [[1, 0, 5, 0, 5]] });
+    for (const launcher of ['ipykernel_launcher.py', 'ipykernel/__main__.py']) {
+      data.head.processes[0].command_line = `/v/lib/python3.12/site-packages/${launcher} -f /tmp/kernel.json`;
+      const { page, close } = await open(browser, pageOf(directory, 'flamegraph', data, 'notebook'));
+      assert.equal(await page.locator('h1').innerText(), 'notebook');
+      assert.equal(await page.title(), 'notebook · flame graph · Heaptide');
+      await close();
+    }
+  });
+
+  test('names code outside all known folders other, not site-packages', async () => {
+    const frames = [
+      [0, 'main', '/srv/job/job.py', 1],
+      [1, 'plugin', '/opt/tools/plugin.py', 9],
+    ];
+    const data = syntheticData({ frames, own: [[1, 0, 3_000_000, 0, 3_000_000], [2, 0, 1_000_000, 0, 1_000_000]] });
+    const { page, close } = await open(browser, pageOf(directory, 'flamegraph', data, 'other'));
+    const shares = (await page.locator('.ownership').innerText()).replace(/\s+/g, ' ').trim();
+    assert.equal(shares, 'allocated in my code 75% other 25%');
+    await close();
+  });
+
   test('folds native frames of the interpreter by default', async () => {
     const frames = [
       [0, 'main', '/srv/job/job.py', 1],

@@ -33,6 +33,17 @@ describe('the heap page', () => {
     await close();
   });
 
+  test('shows numbers of objects completely in a narrow window', async () => {
+    const kinds = SHOP.kinds.map((kind) => ({ ...kind, count: kind.count * 10_000 }));
+    const { page, close } = await show({ ...SHOP, kinds }, 'many', { hash: '#tab=types', viewport: { width: 400, height: 800 } });
+    const cut = await page
+      .locator('tbody td.allocations')
+      .evaluateAll((cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText));
+    assert.deepEqual(cut, []);
+    assert.ok((await page.locator('tbody td.allocations').allInnerTexts()).includes('10,000,000'));
+    await close();
+  });
+
   test('leads from a type to an object, its referrers, dominators and allocation stack', async () => {
     const { page, errors, close } = await show(SHOP, 'drill', { hash: '#tab=types' });
     await page.getByRole('button', { name: 'job.Order', exact: true }).click();

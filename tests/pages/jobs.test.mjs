@@ -88,6 +88,16 @@ describe('the jobs page', () => {
     });
   }
 
+  test('marks all cells of the row under the pointer', async () => {
+    const { page, close } = await show();
+    const row = page.locator('tbody tr').filter({ hasText: 'send mail' });
+    await row.hover();
+    await drawn(page);
+    const colours = await row.locator('td').evaluateAll((cells) => [...new Set(cells.map((cell) => getComputedStyle(cell).backgroundColor))]);
+    assert.equal(colours.length, 1, colours.join(' | '));
+    await close();
+  });
+
   test('shows the numbers of hidden columns below the selected job', async () => {
     const { page, close } = await show({ hash: '#jobName=send+mail', viewport: { width: 400, height: 800 } });
     assert.match(await text(page, '.detail'), /peak 1\.00 MB \(median\), 2\.00 MB \(95%\), 3\.00 MB \(highest\) · duration 250 ms \(median\)/);

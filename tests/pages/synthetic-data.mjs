@@ -51,9 +51,9 @@ const process = (more) => ({
 /**
  * Builds the data of a call tree. `frames` are [parent, function, file, line], where 0 is the root. `own` are
  * [frame, thread, peak, leaked, total], with one allocation for each size other than 0. `lives` are
- * [entry of own, birth, death, bytes] in four bins of half a second each.
+ * [entry of own, birth, death, bytes] in four bins of half a second each. `allocators` has one name per thread.
  */
-export function syntheticData({ frames, own, threads = ['MainThread'], head = {}, first = {}, lives }) {
+export function syntheticData({ frames, own, threads = ['MainThread'], allocators = [], head = {}, first = {}, lives }) {
   const texts = [];
   const known = new Map();
   const text = (value) => {
@@ -120,7 +120,7 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
     locations,
     owners,
     nodes,
-    origins: { thread: threads.map((_, at) => at), allocator: threads.map(() => 'MALLOC') },
+    origins: { thread: threads.map((_, at) => at), allocator: threads.map((_, at) => allocators[at] ?? 'MALLOC') },
     own: {
       step: entries.map(([frame], at) => frame - (at ? entries[at - 1][0] : 0)),
       origin: column(1),
@@ -133,10 +133,11 @@ export function syntheticData({ frames, own, threads = ['MainThread'], head = {}
   };
 }
 
-/** Returns the owner of a file: 0 the user, 1 a package, 2 the standard library, 3 the interpreter. */
+/** Returns the owner of a file: 0 the user, 1 a package, 2 the standard library, 3 the interpreter, 4 other. */
 function ownerOf(file) {
   if (file.startsWith('<frozen importlib') || file.startsWith('/cpython/')) return 3;
   if (file.startsWith('/usr/lib/python3')) return 2;
+  if (file.startsWith('/opt/')) return 4;
   return file.startsWith('/srv/lib/') || file.includes('/site-packages/') || file.endsWith('.c') ? 1 : 0;
 }
 

@@ -47,6 +47,24 @@ describe('the table', () => {
     }
   });
 
+  test('shows the allocators of a row completely, or their number', async () => {
+    const own = [0, 1, 2, 3].map((thread) => [1, thread, 1_000_000, 0, 1_000_000]);
+    const threads = ['MainThread', 'reader', 'writer', 'timer'];
+    const allocators = ['CALLOC', 'MALLOC', 'MMAP', 'PYMALLOC_REALLOC'];
+    const rows = [...own, [4, 0, 5, 0, 5], [4, 1, 5, 0, 5], [3, 3, 5, 0, 5]];
+    const data = syntheticData({ ...SMALL, own: rows, threads, allocators });
+    for (const width of [1920, 1280, 768]) {
+      const { page, close } = await open(browser, pageOf(directory, 'table', data, 'allocators'), { viewport: { width, height: 800 } });
+      await drawn(page);
+      const all = page.locator('tbody td.allocator');
+      assert.deepEqual([...new Set(await all.allInnerTexts())].sort(), ['4 allocators', 'calloc, malloc', 'pymalloc_realloc']);
+      assert.deepEqual(await all.evaluateAll((cells) => cells.filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.innerText)), []);
+      const titles = await all.evaluateAll((cells) => cells.map((cell) => cell.title));
+      assert.ok(titles.includes('calloc, malloc, mmap, pymalloc_realloc'), titles.join(' | '));
+      await close();
+    }
+  });
+
   test('sorts by a column in both directions', async () => {
     const { page, close } = await small();
     const sizes = () => cells(page, 'total .size');

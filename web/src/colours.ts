@@ -77,7 +77,7 @@ export function palette(isDark: boolean): Palette {
 
 /** Returns the colours of the owners of code, by their numbers. */
 export function ownerColours(palette: Palette): string[] {
-  return [palette.myCode, palette.modules[0]!, palette.standardLibrary, palette.importSystem];
+  return [palette.myCode, palette.modules[0]!, palette.standardLibrary, palette.importSystem, palette.otherModules];
 }
 
 export interface ColourClass {

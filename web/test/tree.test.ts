@@ -111,11 +111,11 @@ describe('the tree', () => {
   test('charges the interpreter only for what it allocated for no one', () => {
     const data = smallData();
     const shares = () => ownershipOf(data)(SHAPE, 'bytes');
-    expect(shares()).toEqual([0, 900, 0, 100]);
+    expect(shares()).toEqual([0, 900, 0, 100, 0]);
     // `parse` becomes a native function of the interpreter, which works for its callers.
     data.locations.library = [-1, -1, -1, 5, -1];
     data.ownerOf.set([0, 0, 2, 3, 3]);
-    expect(shares()).toEqual([500, 0, 250, 250]);
+    expect(shares()).toEqual([500, 0, 250, 250, 0]);
   });
 
   test('adds the memory of hidden native frames to their caller, and merges frames that become equal', () => {

@@ -48,7 +48,7 @@ impl<'a> UserCode<'a> {
         } else if self.modules.of(&at.file).is_none() {
             Owner::StandardLibrary
         } else {
-            Owner::Package
+            self.owner_of_installed(&self.absolute(&at.file))
         }
     }
 
@@ -60,7 +60,19 @@ impl<'a> UserCode<'a> {
             // Extension modules in lib-dynload.
             Owner::StandardLibrary
         } else {
+            self.owner_of_installed(path)
+        }
+    }
+
+    /// A package, if the file lies in a folder of packages or in Python's prefix. The prefix `/usr` has the files of the
+    /// whole system, so it proves nothing.
+    fn owner_of_installed(&self, path: &str) -> Owner {
+        let folders = self.header.library_paths.iter();
+        let mut folders = folders.filter(|folder| folder.trim_end_matches('/') != "/usr");
+        if is_installed(path) || folders.any(|folder| depth(path, folder).is_some()) {
             Owner::Package
+        } else {
+            Owner::Other
         }
     }
 
@@ -236,9 +248,33 @@ mod tests {
         assert_eq!(native("/usr/lib/libpython3.12.so.1.0"), Owner::Interpreter);
         let array = format!("{site}/numpy/core/_multiarray_umath.so");
         assert_eq!(native(&array), Owner::Package);
-        assert_eq!(native("/lib/x86_64-linux-gnu/libc.so.6"), Owner::Package);
+        assert_eq!(owner("/srv/job/.venv/bin/tool", None), Owner::Package);
         let extension = "/usr/lib/python3.12/lib-dynload/_json.so";
         assert_eq!(native(extension), Owner::StandardLibrary);
+    }
+
+    #[test]
+    fn code_in_no_known_folder_is_neither_the_users_nor_a_package() {
+        let header = header();
+        let code = UserCode::new(&header);
+        let owner = |file: &str, library: Option<&str>| {
+            code.owner(&Location {
+                function: "f".into(),
+                file: file.into(),
+                line: 1,
+                library: library.map(Into::into),
+            })
+        };
+        for file in ["/opt/tools/x.py", "/usr/share/app/x.py", "<string>"] {
+            assert_eq!(owner(file, None), Owner::Other, "{file}");
+        }
+        for library in [
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "/usr/lib/libssl.so.3",
+            "[vdso]",
+        ] {
+            assert_eq!(owner("f.c", Some(library)), Owner::Other, "{library}");
+        }
     }
 
     #[test]

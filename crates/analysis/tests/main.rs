@@ -9,6 +9,7 @@ mod flames;
 mod groups;
 mod heap_answers;
 mod heap_graphs;
+mod heap_own_objects;
 mod heap_scale;
 mod heap_suspects;
 mod job_runs;

@@ -41,6 +41,20 @@ def test_waste_leaves_out_the_import_system_and_interned_strings(snapshot: Path)
     assert max(row["bytes"] for row in rows) < 8_000
 
 
+def test_arguments_of_the_snapshot_itself_are_not_waste(snapshot: Path) -> None:
+    rows = json.loads(heaptide("heap", "waste", "--json", "-n", "0", snapshot).stdout)["rows"]
+    assert not [row["what"] for row in rows if "redact" in row["what"]]
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "dict of module", "function"])
+def test_examples_in_a_graph_are_objects_of_the_program_if_it_has_some(snapshot: Path, kind: str) -> None:
+    drawn = heaptide("heap", "graph", "--type", kind, snapshot).stdout
+    selected = [line for line in drawn.splitlines() if "#fde8e8" in line]
+    assert len(selected) == 3
+    if kind in ("list", "dict"):
+        assert not [line for line in selected if "heap_snapshot" in line or "of module" in line], drawn
+
+
 def test_small_share_of_waste_is_not_rounded_to_nothing(snapshot: Path) -> None:
     first, *rows = heaptide("heap", "waste", snapshot).stdout.splitlines()
     assert first.endswith("%.") and not first.endswith(" 0%."), first

@@ -155,6 +155,24 @@ def test_list_rm_and_clean_work_by_number(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_timeline_with_a_name_of_the_user_is_listed_without_number_and_kept_by_clean(tmp_path: Path) -> None:
+    record(tmp_path, "-q", "-o", "night", "--", "true")
+    heading, line = heaptide("list", cwd=tmp_path).stdout.split("\n\n")[0].splitlines()
+    assert heading == "Timelines that plot and peak accept by name"
+    assert re.fullmatch(r" +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +\S+ k?B  night", line)
+    assert heaptide("peak", "night", cwd=tmp_path).stdout.startswith("night\t")
+    heaptide("clean", cwd=tmp_path)
+    assert (tmp_path / "night").exists()
+
+
+@pytest.mark.parametrize("name", ["night", "night.timeline"])
+def test_reports_of_captures_name_the_command_for_a_timeline(tmp_path: Path, name: str) -> None:
+    record(tmp_path, "-q", "-o", name, "--", "true")
+    done = heaptide("stats", name, check=False, cwd=tmp_path)
+    expected = f"{name} is a timeline, not a capture: draw it with heaptide plot {name}"
+    assert (done.returncode, one_sentence(done.stderr)) == (1, expected)
+
+
 SHARES = """
 import os, re, sys
 from timeline_waiting import wait_for

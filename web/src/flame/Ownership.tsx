@@ -1,4 +1,4 @@
-/** A bar with the share of memory that each owner's code allocated: mine, packages, standard library, interpreter. */
+/** A bar with the share of memory that each owner's code allocated: mine, packages, standard library, interpreter, other. */
 import { computed } from '@preact/signals';
 import { useMemo } from 'preact/hooks';
 import { ownerColours, palette } from '../colours.ts';

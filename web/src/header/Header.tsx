@@ -1,5 +1,5 @@
 /** Header of a page: the program, the recording mode, totals and warnings. */
-import { type Data, passing, shownName } from '../model/data.ts';
+import { type Data, passing, programOf, shownName } from '../model/data.ts';
 import { bytes, duration, plural, whole } from '../model/format.ts';
 import { entryAmounts } from '../model/intervals.ts';
 import { change, isDark, settings } from '../state.ts';
@@ -44,7 +44,7 @@ export function Header({ data, what, onHelp, isInterval }: { data: Data; what: s
   ].filter(Boolean);
   return (
     <header class="head">
-      <Bar what={what} title={first?.command_line || 'a Python program'} onHelp={onHelp} />
+      <Bar what={what} title={programOf(data)} onHelp={onHelp} />
       <div class="facts">
         <Figures figures={isFiltered ? [['figures of', scope, ''], ...figures] : figures} />
         <p class="about">{facts.join(' · ')}</p>

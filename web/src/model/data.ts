@@ -224,9 +224,18 @@ export async function readPageData(): Promise<Data> {
   return unpack(await readEmbedded<Packed>('heaptide flamegraph, table, diff or timeline'));
 }
 
-/** Returns the command line, for the window title. */
-export function programOf({ head }: Data): string {
-  return head.processes[0]?.command_line || 'program';
+/** The launcher of a notebook's kernel. Its path and arguments mean nothing to the user. */
+const KERNEL = /(^|\/)ipykernel(_launcher\.py|\/__main__\.py)(\s|$)/;
+
+/** Returns the title for a program: its command line, or `notebook`. */
+export function programTitle(commandLine: string | undefined): string {
+  if (!commandLine) return 'a Python program';
+  return KERNEL.test(commandLine) ? 'notebook' : commandLine;
+}
+
+/** Returns the title of the first process. */
+export function programOf({ head }: Pick<Data, 'head'>): string {
+  return programTitle(head.processes[0]?.command_line);
 }
 
 export function unpack(packed: Packed): Data {

@@ -1,4 +1,4 @@
-/** Who wrote the code of a frame: the user, a package, Python's standard library, or the interpreter. */
+/** Who wrote the code of a frame: the user, a package, Python's standard library, the interpreter, or somebody else. */
 import { type Data, NO_FRAMES, type Packed, passing } from './data.ts';
 import { entryAmounts, type Selection } from './intervals.ts';
 
@@ -6,13 +6,15 @@ export const USER = 0;
 export const PACKAGE = 1;
 export const STANDARD_LIBRARY = 2;
 export const INTERPRETER = 3;
+/** Code in none of the known folders. */
+export const OTHER = 4;
 
-export const OWNER_NAMES = ['my code', 'site-packages', 'standard library', 'interpreter'] as const;
+export const OWNER_NAMES = ['my code', 'site-packages', 'standard library', 'interpreter', 'other'] as const;
 
 /** Returns the owner of each location. A native function belongs to the owner of its library. */
 export function ownersOfLocations({ owners, locations }: Pick<Packed, 'owners' | 'locations'>): Uint8Array {
   const known = new Map(owners.text.map((text, at) => [text, owners.owner[at]!]));
-  return Uint8Array.from(locations.file, (file, at) => known.get(locations.library[at]! < 0 ? file : locations.library[at]!) ?? PACKAGE);
+  return Uint8Array.from(locations.file, (file, at) => known.get(locations.library[at]! < 0 ? file : locations.library[at]!) ?? OTHER);
 }
 
 /** Returns whether a location is a native function of the interpreter, such as `_PyEval_EvalFrameDefault`. */

@@ -48,11 +48,20 @@ export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
       title: 'Allocator function that was called (6)',
       isText: true,
       cell: (row) => (
-        <td class="allocator" title={row.allocator}>
-          {row.allocator.toLowerCase()}
+        <td class="allocator" title={row.allocator.toLowerCase()}>
+          {allocatorText(row.allocator)}
         </td>
       ),
     },
   ];
   return hasThreads ? columns : columns.filter(({ id }) => id !== 'thread');
+}
+
+/** The widest text that fits the column. */
+const ALLOCATOR_LETTERS = 16;
+
+/** Returns the allocators of a row, or their number if their names are too long for the column. */
+function allocatorText(allocators: string): string {
+  const names = allocators.toLowerCase().split(', ');
+  return names.length > 1 && allocators.length > ALLOCATOR_LETTERS ? `${names.length} allocators` : names.join(', ');
 }

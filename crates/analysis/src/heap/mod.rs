@@ -20,6 +20,7 @@ pub mod explore;
 pub mod graph;
 pub mod kinds;
 pub mod labels;
+mod own_frames;
 pub mod partition;
 pub mod paths;
 pub mod pattern;
@@ -36,5 +37,6 @@ pub mod waste;
 
 pub use kinds::PLAIN_DICT;
 pub use partition::{By, Partition, Row};
+pub use program_text::examples;
 pub use set::ObjectSet;
 pub use view::Heap;

@@ -259,7 +259,8 @@ impl Picture {
                 let sample = heap.sample(object);
                 match sample.split_once('*') {
                     Some((address, n_items)) if address.starts_with("0x") => {
-                        lines.extend([address.to_owned(), format!("{n_items} items")]);
+                        let noun = if n_items == "1" { "item" } else { "items" };
+                        lines.extend([address.to_owned(), format!("{n_items} {noun}")]);
                     }
                     _ => lines.push(sample),
                 }

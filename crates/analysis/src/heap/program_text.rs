@@ -2,12 +2,14 @@
 //!
 //! Users cannot change these objects, so they have no weight in the search for suspects and are not waste. They are
 //! code, functions, types, modules and their names, docstrings, the import system with its caches, the variables of
-//! Heaptide's own modules, and the table of interned strings.
+//! Heaptide's own modules and of the functions that took the snapshot, and the table of interned strings.
 
 use heaptide_capture::heap::{EdgeType, Root, RootCategory};
 
 use super::dominators::TOP;
 use super::graph::Bits;
+use super::own_frames;
+use super::set::ObjectSet;
 use super::view::Heap;
 
 /// Modules whose instances belong to the import system.
@@ -41,6 +43,19 @@ const INTERPRETER_NAMES: [&str; 10] = [
     "__cached__",
     "__path__",
 ];
+
+/// Returns objects of a set as examples: data before program text, such as Heaptide's own objects.
+pub fn examples(heap: &Heap, objects: &ObjectSet, n_examples: usize) -> Vec<u32> {
+    if objects.len() <= n_examples {
+        return objects.iter().collect();
+    }
+    let text = ProgramText::new(heap);
+    let data = objects.iter().filter(|&object| !text.contains(object));
+    let rest = objects.iter().filter(|&object| text.contains(object));
+    let mut examples: Vec<u32> = data.chain(rest).take(n_examples).collect();
+    examples.sort_unstable();
+    examples
+}
 
 pub(super) struct ProgramText {
     objects: Bits,
@@ -81,6 +96,9 @@ impl ProgramText {
         let roots = heap.roots.iter().copied();
         for table in roots.filter(|&root| is_interned_table(heap, root)) {
             text.insert(table);
+        }
+        for object in own_frames::objects(heap).iter() {
+            text.insert(object);
         }
         for object in 0..heap.n_objects() as u32 {
             for (target, label) in heap.snapshot.edges.of(object) {
@@ -152,7 +170,7 @@ fn import_tables(heap: &Heap) -> Bits {
     tables
 }
 
-fn top_package(module: &str) -> &str {
+pub(super) fn top_package(module: &str) -> &str {
     module.split('.').next().unwrap_or(module)
 }
 

@@ -124,11 +124,13 @@ pub struct FlameLocation {
 pub enum Owner {
     /// The user's own code; see [`crate::user_code`].
     User,
-    /// Installed packages, and native libraries that are not part of Python.
+    /// Installed packages, with their native libraries.
     Package,
     StandardLibrary,
     /// The interpreter itself, and memory that no line requested, such as arenas.
     Interpreter,
+    /// Code in none of the known folders: system libraries, other folders of the import path, generated code.
+    Other,
 }
 
 /// Parents come before their children. The first node is the root; it is its own parent.

@@ -29,10 +29,12 @@ pub(crate) fn captures<'a>(
 pub(crate) fn timelines<'a>(
     paths: impl Iterator<Item = &'a PathBuf>,
 ) -> Result<Vec<PathBuf>, Failure> {
-    expand(paths, "timeline", |path| {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        matches!(extension, Some("timeline" | "dat"))
-    })
+    expand(paths, "timeline", is_timeline_name)
+}
+
+pub(crate) fn is_timeline_name(path: &Path) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    matches!(extension, Some("timeline" | "dat"))
 }
 
 fn expand<'a>(

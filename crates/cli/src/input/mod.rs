@@ -74,18 +74,17 @@ pub(crate) fn open_one(path: &Path) -> Result<Capture, Failure> {
 /// The failure to open a capture. For a file of another type, the message names the command that reads it.
 fn not_opened(path: &Path, error: &OpenError) -> Failure {
     let shown = path.display();
-    let extension = path.extension().and_then(|it| it.to_str());
     if newest::is_snapshot(path) {
         return Failure::failed(format!(
             "{shown} is a heap snapshot, not a capture: read it with heaptide heap types {shown}"
         ));
     }
-    match extension {
-        Some("timeline" | "dat") if path.is_file() => Failure::failed(format!(
+    if timelines::is_timeline(path) {
+        return Failure::failed(format!(
             "{shown} is a timeline, not a capture: draw it with heaptide plot {shown}"
-        )),
-        _ => Failure::failed(error),
+        ));
     }
+    Failure::failed(error)
 }
 
 /// Opens and replays the chosen captures, with a progress bar.

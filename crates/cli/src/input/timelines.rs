@@ -10,6 +10,7 @@ use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
 use crate::input::folders;
+use crate::input::newest::{self, DatedFile};
 use crate::messages::{answer, message};
 
 pub(crate) fn argument() -> Arg {
@@ -62,6 +63,30 @@ fn profile(name: String) -> Option<Profile> {
     Some(Profile {
         path: name.into(),
         stamp: local_stamp(started as u64),
+    })
+}
+
+/// Whether the file has the name of a timeline, or begins like one of Heaptide's. A pipe is not opened, because opening it
+/// may block for ever.
+pub(crate) fn is_timeline(path: &Path) -> bool {
+    const FIRST: &[u8] = b"heaptide timeline ";
+    if !path.is_file() {
+        return false;
+    }
+    if folders::is_timeline_name(path) {
+        return true;
+    }
+    let mut first = [0; FIRST.len()];
+    let read = fs::File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == FIRST
+}
+
+/// Returns the timelines of this folder that [`profiles`] leaves out, because `record -o` gave them other names. Oldest
+/// first.
+pub(crate) fn named_otherwise() -> Vec<DatedFile> {
+    let numbered = profiles();
+    newest::files_here(|path| {
+        is_timeline(path) && numbered.iter().all(|profile| profile.path != path)
     })
 }
 

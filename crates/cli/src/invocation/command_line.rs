@@ -158,7 +158,7 @@ impl ValueOptions {
             let is_target = [MODULE, CODE].contains(&argument.get_id().as_str());
             let takes_next = argument.get_action().takes_values()
                 && !argument.is_require_equals_set()
-                && argument.get_num_args().is_none_or(|n| n.min_values() > 0);
+                && argument.get_num_args().is_none_or(|n| n.max_values() > 0);
             if is_target || !takes_next {
                 continue;
             }

@@ -1,5 +1,6 @@
 //! Builds the arguments that several commands share, so that names and help are the same everywhere.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
@@ -38,6 +39,20 @@ pub(crate) fn file(name: &'static str, help: &'static str) -> Arg {
         .value_name("FILE")
         .value_parser(value_parser!(PathBuf))
         .help(help)
+}
+
+/// `--html[=FILE]`: a page instead of text. [`html_file`] returns its file.
+pub(crate) fn html(help: &'static str) -> Arg {
+    file("html", help)
+        .num_args(0..=1)
+        .value_parser(value_parser!(OsString))
+        .default_missing_value("")
+}
+
+/// Returns the file of [`html`]: `None` if the option has none, or is absent.
+pub(crate) fn html_file(matches: &ArgMatches) -> Option<PathBuf> {
+    let file = matches.try_get_one::<OsString>("html").ok().flatten()?;
+    (!file.is_empty()).then(|| file.into())
 }
 
 /// `-n N`, the number of rows.

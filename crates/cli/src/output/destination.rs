@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
 use crate::exit::Failure;
+use crate::options::arguments;
 use crate::output::Output;
 
 /// `default` is the name of the file without `-o`.
@@ -48,7 +49,16 @@ impl Destination {
         extension: &str,
     ) -> Result<Destination, Failure> {
         let force = matches.get_flag("force");
-        let path = match matches.get_one::<PathBuf>("output") {
+        let page = arguments::html_file(matches);
+        let output = matches.get_one::<PathBuf>("output");
+        if let (Some(page), Some(output)) = (&page, output) {
+            return Err(Failure::Usage(format!(
+                "--html={} and -o {} name two files: use one",
+                page.display(),
+                output.display()
+            )));
+        }
+        let path = match page.as_ref().or(output) {
             Some(path) if path.as_os_str() == "-" => None,
             Some(path) => Some(path.clone()),
             None => capture.map(|capture| beside(capture, report, extension)),

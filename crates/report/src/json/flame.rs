@@ -4,7 +4,7 @@
 //! nodes.up         distance to the node's parent, which comes before it; the first node is the root
 //! nodes.place      ≥ 0 a location, −1 the root, −2 no Python frame, −2 − n: n frames that were cut
 //! owners.text      a file or native library, as an index of `texts`
-//! owners.owner     who wrote it: 0 the user, 1 a package, 2 Python's library, 3 the interpreter
+//! owners.owner     who wrote it: 0 the user, 1 a package, 2 Python's library, 3 the interpreter, 4 other
 //! own.*            allocations of a node itself, without those of its descendants: an entry for each node and origin
 //! own.step         difference between the node numbers of this entry and the previous one
 //! own.<measure>    bytes and counts, a column each; for sampled captures also the variance of the bytes, in square KiB
@@ -178,6 +178,7 @@ fn owner_number(owner: Owner) -> u8 {
         Owner::Package => 1,
         Owner::StandardLibrary => 2,
         Owner::Interpreter => 3,
+        Owner::Other => 4,
     }
 }
 

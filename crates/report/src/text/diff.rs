@@ -9,7 +9,7 @@ use super::mode::mode;
 use super::stats::location;
 use super::table::{FirstColumn, Row, Table};
 use super::{Style, notes};
-use crate::units::{change_percent, signed_size, size};
+use crate::units::{change_percent, count, signed_size, size};
 
 /// The maximum number of callers that are named after a location; more would not fit on a line.
 const MAX_CALLERS: usize = 3;
@@ -149,7 +149,6 @@ fn whole(diff: &Diff) -> Table {
             cells,
         });
     };
-    let count = |number: u64| number.to_string();
     if diff.knows(Measure::Total) {
         plain(
             "allocations",

@@ -6,7 +6,7 @@ use heaptide_analysis::model::{FunctionSum, Summary};
 
 use super::table::{FirstColumn, Row, Table, wrap};
 use super::{Style, notes};
-use crate::units::{percent, size};
+use crate::units::{count, percent, size};
 
 /// Notes are not wrapped to shorter lines than this.
 const MIN_NOTE: usize = 40;
@@ -140,7 +140,7 @@ fn row(sum: &FunctionSum, whole: u64) -> Row {
             format!("{total:.2}%"),
             size(sum.own_bytes),
             format!("{own:.2}%"),
-            sum.n_allocations.to_string(),
+            count(sum.n_allocations),
         ],
         shares: vec![None, Some(total), Some(total), Some(own), Some(own), None],
     }

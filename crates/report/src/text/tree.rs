@@ -48,8 +48,9 @@ fn label(node: &TreeNode, whole: u64, style: Style) -> String {
             format!("{} {line}", style.bold(&at.function))
         }
         NodeContent::Elided { n_locations } => format!(
-            "{} allocations from {n_locations} locations below the configured threshold",
-            count(node.count)
+            "{} allocations from {} locations below the configured threshold",
+            count(node.count),
+            count(*n_locations)
         ),
     };
     format!("{sign} {amount} {what}")

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use heaptide_analysis::heap::Heap;
 use heaptide_analysis::heap::picture::{Picture, PictureLimits, Role, path, surroundings};
+use heaptide_analysis::heap::{Heap, examples};
 use heaptide_report::{heap_export, object_graph, units};
 
 use super::{file_argument, open, selection};
@@ -119,7 +119,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         forward: matches.get_flag("forward"),
         ..PictureLimits::default()
     };
-    let starts: Vec<u32> = objects.iter().take(given("examples") as usize).collect();
+    let starts = examples(&heap, &objects, given("examples") as usize);
     let picture = if matches.get_flag("path") {
         starts
             .first()

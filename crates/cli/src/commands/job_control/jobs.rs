@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::input::job_records;
 use crate::input::newest::newest_session;
 use crate::messages::message;
-use crate::options::arguments::{self, flag, n_largest, num_largest};
+use crate::options::arguments::{self, n_largest, num_largest};
 use crate::options::sizes;
 use crate::output;
 use crate::output::destination::Destination;
@@ -67,10 +67,10 @@ pub(crate) fn arguments() -> Command {
                 .help("exit with 1 if the peak of a run was higher, for example 200MB"),
         )
         .arg(arguments::json())
-        .arg(flag(
-            "html",
-            "make a page [default file: heaptide-jobs-FILE.html]",
-        ))
+        .arg(
+            arguments::html("make a page [default file: heaptide-jobs-FILE.html]")
+                .require_equals(true),
+        )
         .group(ArgGroup::new("format").args(["json", "html"]))
         .args(output::arguments())
 }
@@ -97,7 +97,7 @@ fn group(text: &str) -> Result<Group, String> {
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = paths(matches)?;
-    let beside = paths.first().filter(|_| matches.get_flag("html"));
+    let beside = paths.first().filter(|_| matches.contains_id("html"));
     let destination = Destination::choose(matches, beside.copied(), "jobs", "html")?;
     let group = matches.get_one::<Group>("by").cloned().unwrap_or_default();
     let mut runs = job_records::read(&paths, group.label)?;
@@ -122,7 +122,7 @@ fn write(
 ) -> Result<(), Failure> {
     let workers = runs.worker_names();
     let worker = |at: u32| workers[at as usize].clone();
-    let mut output = if matches.get_flag("html") {
+    let mut output = if matches.contains_id("html") {
         destination.open()?
     } else {
         destination.open_text()?
@@ -133,7 +133,7 @@ fn write(
         style: output.style(),
         worker: &worker,
     };
-    let captures = if matches.get_flag("html") {
+    let captures = if matches.contains_id("html") {
         job_records::capture_links(runs, destination.folder())
     } else {
         Vec::new()
@@ -148,7 +148,7 @@ fn write(
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::jobs(runs, table))
-        } else if matches.get_flag("html") {
+        } else if matches.contains_id("html") {
             html::jobs::jobs_page(out, runs, table, title, &captures, &worker)
         } else {
             for note in &incomplete {

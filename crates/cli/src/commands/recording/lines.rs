@@ -14,9 +14,10 @@ use crate::Outcome;
 use crate::exit::{self, Failure};
 use crate::input;
 use crate::invocation::command_line::{CommandLine, Target};
-use crate::options::arguments::{self, CAPTURE, file, flag, force};
+use crate::options::arguments::{self, CAPTURE, flag, force};
 use crate::options::filters;
 use crate::output::Output;
+use crate::output::destination::beside;
 
 pub(crate) const NAME: &str = "lines";
 
@@ -64,7 +65,10 @@ pub(crate) fn arguments() -> Command {
                 .help("decimals of sizes"),
         )
         .arg(arguments::output("file for the tables; a program's tables are appended"))
-        .arg(file("html", "HTML page with a bar for each line; a program's tables are also printed"))
+        .arg(arguments::html(
+            "HTML page with a bar for each line; a program's tables are also printed [default file with --from: \
+             heaptide-lines-CAPTURE.html]",
+        ))
         .arg(force("overwrite existing files"))
         .arg(
             Arg::new("backend")
@@ -145,7 +149,8 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
 
 fn plan(matches: &ArgMatches, line: CommandLine) -> Result<LinesPlan, Failure> {
     let (target, args) = line.target()?;
-    if let Some(path) = matches.get_one::<PathBuf>("html") {
+    let html = arguments::html_file(matches);
+    if let Some(path) = &html {
         Output::check_file(path, matches.get_flag("force"))?;
     }
     let columns = matches.get_many::<String>("columns");
@@ -159,7 +164,7 @@ fn plan(matches: &ArgMatches, line: CommandLine) -> Result<LinesPlan, Failure> {
             .to_owned(),
         columns: columns.into_iter().flatten().cloned().collect(),
         output: matches.get_one::<PathBuf>("output").cloned(),
-        html: matches.get_one::<PathBuf>("html").cloned(),
+        html,
     })
 }
 
@@ -169,8 +174,10 @@ fn precision(matches: &ArgMatches) -> u8 {
 
 fn from_captures(matches: &ArgMatches, first: &PathBuf) -> Result<(), Failure> {
     Output::check(matches)?;
-    let page = matches.get_one::<PathBuf>("html");
-    if let Some(path) = page {
+    let asks_for_page = matches.contains_id("html");
+    let page = asks_for_page
+        .then(|| arguments::html_file(matches).unwrap_or_else(|| beside(first, "lines", "html")));
+    if let Some(path) = &page {
         Output::check_file(path, matches.get_flag("force"))?;
     }
     let more = matches.get_many::<PathBuf>("more").into_iter().flatten();
@@ -196,7 +203,7 @@ fn from_captures(matches: &ArgMatches, first: &PathBuf) -> Result<(), Failure> {
         columns: &Column::RECORDED,
         precision: precision(matches).into(),
     };
-    if let Some(path) = page {
+    if let Some(path) = &page {
         let mut output = Output::file(path, matches.get_flag("force"))?;
         output.write(|out| html::lines::lines(out, &lines.tables, &options))?;
         output.finish()?;

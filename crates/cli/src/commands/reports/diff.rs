@@ -70,10 +70,12 @@ pub(crate) fn arguments() -> Command {
                 .help("exit with 1 if the total grew by more, for example 20MB or 5%"),
         )
         .arg(arguments::json())
-        .arg(flag(
-            "html",
-            "make a page with a flame graph and a table [default file: heaptide-diff-AFTER.html]",
-        ))
+        .arg(
+            arguments::html(
+                "make a page with a flame graph and a table [default file: heaptide-diff-AFTER.html]",
+            )
+            .require_equals(true),
+        )
         .group(ArgGroup::new("format").args(["json", "html"]))
         .arg(no_source())
         .args(filters::arguments())
@@ -91,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let [before, after] = sides(matches)?;
     // A page is written beside the later capture; text is printed.
-    let beside = after.first().filter(|_| matches.get_flag("html"));
+    let beside = after.first().filter(|_| matches.contains_id("html"));
     let destination = Destination::choose(matches, beside, "diff", "html")?;
     let request = filters::request(matches);
     let (before, after) = (read(before, &request)?, read(after, &request)?);
@@ -115,7 +117,7 @@ fn write(
     diff: &Diff,
 ) -> Result<(), Failure> {
     let n_rows = n_largest(matches);
-    let mut output = if matches.get_flag("html") {
+    let mut output = if matches.contains_id("html") {
         destination.open()?
     } else {
         destination.open_text()?
@@ -128,7 +130,7 @@ fn write(
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::diff(diff))
-        } else if matches.get_flag("html") {
+        } else if matches.contains_id("html") {
             page(out, matches, comparison, diff)
         } else {
             text::diff::diff(out, diff, &options)

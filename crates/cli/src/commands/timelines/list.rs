@@ -1,5 +1,5 @@
-//! `heaptide list`: the captures, heap snapshots and timelines of this folder. Only timelines have numbers, which plot, peak
-//! and rm accept.
+//! `heaptide list`: the captures, heap snapshots and timelines of this folder. Only timelines with default names have
+//! numbers, which plot, peak and rm accept.
 
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use heaptide_watch::local_stamp;
 
 use crate::exit::Failure;
 use crate::input::newest::{self, DatedFile};
-use crate::input::timelines::profiles;
+use crate::input::timelines::{named_otherwise, profiles};
 use crate::output::Output;
 
 pub(crate) fn arguments() -> Command {
@@ -20,9 +20,11 @@ pub(crate) fn arguments() -> Command {
 
 pub(crate) fn run(_matches: &ArgMatches) -> Result<(), Failure> {
     let (captures, snapshots, timelines) = (newest::captures(), newest::snapshots(), profiles());
+    let named = named_otherwise();
+    let is_empty = captures.is_empty() && snapshots.is_empty() && timelines.is_empty();
     let mut output = Output::standard();
     output.write(|out| {
-        if captures.is_empty() && snapshots.is_empty() && timelines.is_empty() {
+        if is_empty && named.is_empty() {
             return writeln!(
                 out,
                 "no captures, heap snapshots or timelines in this folder"
@@ -30,6 +32,7 @@ pub(crate) fn run(_matches: &ArgMatches) -> Result<(), Failure> {
         }
         files(out, "Captures", &captures)?;
         files(out, "Heap snapshots", &snapshots)?;
+        files(out, "Timelines that plot and peak accept by name", &named)?;
         if !timelines.is_empty() {
             writeln!(out, "Timelines, with their numbers for plot, peak and rm")?;
         }
