@@ -21,6 +21,7 @@ __all__ = [
     "HeapPartition",
     "HeapSet",
     "HeapView",
+    "HiddenObjects",
     "JobBase",
     "JobCall",
     "JobRest",
@@ -441,6 +442,11 @@ class HeapView:
     def also_in(self, other: HeapView) -> HeapSet: ...
     def leaked(self, baseline: HeapView, load: HeapView) -> HeapSet: ...
     def difference(self, earlier: HeapView, by: str = "kind", n_rows: int = 10) -> str: ...
+
+@final
+class HiddenObjects:
+    def __new__(cls, objects: list[Any]) -> HiddenObjects: ...
+    def take(self) -> list[Any]: ...
 
 @final
 class HeapSet:
