@@ -166,7 +166,7 @@ class Kind(str):
             return _NOTHING
         if sign == "-":
             return self
-        text = f"({' | '.join(sorted((self, other)))})"
+        text = f"({' | '.join(sorted((str(self), str(other))))})"
         return Kind("kind", text, members=lambda view: self.members(view) | other.members(view))
 
     def __and__(self, other: object) -> Any:
