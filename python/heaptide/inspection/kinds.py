@@ -384,7 +384,7 @@ def classifier_name(er: str | Relation) -> str | Relation:
         raise TypeError(f"by takes a classifier or its name, not {er!r}")
     name = RELATIONS.get(er, er)
     if name not in RELATIONS.values():
-        raise ValueError(f"there is no classifier {er!r}: choose one of {', '.join(RELATIONS)}")
+        raise ValueError(f"cannot group objects by {er}: choose one of {', '.join(RELATIONS)}")
     return name
 
 
