@@ -9,7 +9,14 @@ def write(path: str | os.PathLike[str], text: str | bytes) -> None:
     """Write a file atomically, replacing an existing one. Does not follow a symbolic link."""
     from heaptide import _native
 
-    _native.write_file(path, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
+    try:
+        _native.write_file(path, text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        # The native module's message ends with the error number, and does not name the file.
+        number = str(error).rpartition("(os error ")[2].removesuffix(")")
+        if error.errno is not None or not number.isdecimal():
+            raise
+        raise OSError(int(number), os.strerror(int(number)), os.fspath(path)) from None
 
 
 def copy(source: str, target: str) -> None:

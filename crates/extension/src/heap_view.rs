@@ -1,6 +1,7 @@
 //! Heap snapshots for Python: a view of one ([`live`]), [`set`]s of its objects, and sets divided into rows
-//! ([`partition`]). All results come from `analysis::heap`.
+//! ([`partition`]). All results come from `analysis::heap`. [`hidden`] holds objects for sets that have no view yet.
 
+mod hidden;
 mod live;
 mod partition;
 mod set;
@@ -16,6 +17,7 @@ use heaptide_report::text::heap::{self as text, More};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 
+pub use hidden::HiddenObjects;
 use live::LiveHeap;
 pub use partition::{HeapPartition, heap_rows_difference, heap_rows_table};
 pub use set::{HeapSet, Reachable};

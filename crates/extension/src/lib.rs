@@ -117,6 +117,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(watcher::resume_watcher, module)?)?;
     module.add_function(wrap_pyfunction!(watcher::stop_watcher, module)?)?;
     module.add_class::<heap_view::HeapView>()?;
+    module.add_class::<heap_view::HiddenObjects>()?;
     module.add_class::<heap_view::HeapSet>()?;
     module.add_class::<heap_view::HeapPartition>()?;
     module.add(

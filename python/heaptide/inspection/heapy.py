@@ -20,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 from heaptide import _native
-from heaptide._native import HeapView
+from heaptide._native import HeapView, HiddenObjects
 from heaptide.inspection.kinds import Relation, findex
 from heaptide.inspection.mapping import attributes_of
 from heaptide.inspection.sets import IdentitySet, of_view
@@ -57,9 +57,11 @@ _OWN_KINDS = [
     "heaptide._native.HeapView",
     "heaptide._native.HeapSet",
     "heaptide._native.HeapPartition",
+    "heaptide._native.HiddenObjects",
     "builtins.HeapView",
     "builtins.HeapSet",
     "builtins.HeapPartition",
+    "builtins.HiddenObjects",
 ]
 
 # The first bytes of a snapshot.
@@ -304,21 +306,23 @@ def of_objects(objects: Iterable[object]) -> IdentitySet:
 
     An inspection during this call would show the caller's argument list as a referrer of the objects.
     """
-    return IdentitySet(None, make=_LazyObjects(list(objects)))
+    return IdentitySet(None, make=_LazyObjects(objects))
 
 
 class _LazyObjects:
     """Objects that are inspected when the set of them is first used."""
 
-    __slots__ = ("_objects",)
+    __slots__ = ("_kept", "_objects")
 
-    def __init__(self, objects: list[object]) -> None:
-        self._objects = objects
+    def __init__(self, objects: Iterable[object]) -> None:
+        self._objects = HiddenObjects(list(objects))
 
     def __call__(self) -> HeapSet:
-        addresses = list(map(id, self._objects))
+        objects = self._objects.take()
+        addresses = list(map(id, objects))
         # Keep only objects that would otherwise be freed: this list would appear as a referrer of the others.
-        self._objects = _without_other_referrers(self._objects)
+        self._kept = _without_other_referrers(objects)
+        del objects
         return _view(_TOKEN).at(addresses)
 
 

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from heaptide.inspection.html_tables import N_ROWS
+from heaptide.inspection.kinds import Relation
 from heaptide.inspection.renderings import samples
 
 if TYPE_CHECKING:
@@ -93,3 +94,31 @@ def _number(text: str) -> float:
 def divide_by_identity(heap_set: HeapSet) -> HeapPartition | IdentityTable:
     """Return a table of the set with one row per object."""
     return IdentityTable(heap_set) if IdentityTable.suits(heap_set) else heap_set.partition("id")
+
+
+class _IdentitySets(Relation):
+    """Classifies objects by identity. Names each row as heapy prints a set of one object."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("Idset")
+
+    @property
+    def by(self) -> Relation:
+        return self
+
+    @property
+    def heading(self) -> str:
+        return "by identity set"
+
+    def divide(self, heap_set: HeapSet) -> list[tuple[str, HeapSet]]:
+        described = heap_set.describe()
+        view = heap_set.view()
+        return [
+            (f"<1 {kind}: {text}>", view.at([address]))
+            for (address, _, kind, _), text in zip(described, samples(heap_set, len(described)), strict=True)
+        ]
+
+
+IDENTITY_SETS = _IdentitySets()

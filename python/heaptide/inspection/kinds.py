@@ -150,8 +150,24 @@ class Kind(str):
         if not is_a(other, (Kind, type)):
             return NotImplemented
         second = cast("Kind", other) if is_a(other, Kind) else Kind("kind", type_name(other), cast("type", other))
+        if self._excludes_other_labels() and second._excludes_other_labels() and self._by == second._by:
+            return self._merged_with_label(second, sign)
         text = f"({self} {sign} {second})"
         return Kind("kind", text, members=lambda view: merge(self.members(view), second.members(view)))
+
+    def _excludes_other_labels(self) -> bool:
+        return self._members is None and self._by != "unity"
+
+    def _merged_with_label(self, other: Kind, sign: str) -> Kind:
+        """Combine two rows of one table: they are the same or have no object in common."""
+        if self._label == other._label:
+            return self if sign in "&|" else _NOTHING
+        if sign == "&":
+            return _NOTHING
+        if sign == "-":
+            return self
+        text = f"({' | '.join(sorted((str(self), str(other))))})"
+        return Kind("kind", text, members=lambda view: self.members(view) | other.members(view))
 
     def __and__(self, other: object) -> Any:
         return self._merged(other, "&", operator.and_)
@@ -202,6 +218,9 @@ class Kind(str):
 
     def __repr__(self) -> str:
         return f"hp.{self._label}" if self._by == "unity" else str(self)
+
+
+_NOTHING = Kind("kind", "<Nothing>", members=lambda view: view.empty())
 
 
 def _members_of_row(relation: Relation, name: str) -> Callable[[HeapView], HeapSet]:
@@ -328,7 +347,17 @@ class Relation:
             return Kind("producer", f"{args[0]}:{args[1]}")
         if self._name == "Rcs":
             return Kind("referrers", ", ".join(sorted(map(type_name, args))))
+        self._check(args[0])
         return Kind(by, type_name(args[0]), cast("type", args[0]) if is_a(args[0], type) else None)
+
+    def _check(self, value: object) -> None:
+        """Raise guppy's exceptions for values that no object can have."""
+        if self._name in ("Type", "Clodo") and not is_a(value, (type, str)):
+            raise TypeError(f"{self._name} needs a type or the name of one, not {value!r}")
+        if self._name == "Size":
+            int(cast("Any", value))
+        if self._name == "Id":
+            operator.index(cast("Any", value))
 
     def __getattr__(self, name: str) -> Kind:
         """Return the kind of a built-in type by its capitalised name: ``hp.Type.Int``."""
@@ -344,6 +373,19 @@ class Relation:
 
     def __repr__(self) -> str:
         return f"hp.{self._name}"
+
+
+def classifier_name(er: str | Relation) -> str | Relation:
+    """Return the name in `_native` of a classifier, or the classifier if it has none there."""
+    if isinstance(er, Relation):
+        return er.by
+    # Not a kind, which is a string.
+    if type(er) is not str:
+        raise TypeError(f"by takes a classifier or its name, not {er!r}")
+    name = RELATIONS.get(er, er)
+    if name not in RELATIONS.values():
+        raise ValueError(f"cannot group objects by {er}: choose one of {', '.join(RELATIONS)}")
+    return name
 
 
 class _ReferrerTypes(Relation):

@@ -6,11 +6,12 @@ as the same object.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, SupportsIndex, cast
 
 from heaptide.inspection.html_tables import N_ROWS, html_table
-from heaptide.inspection.identity_table import divide_by_identity
-from heaptide.inspection.kinds import RELATIONS, Family, Kind, Relation, findex, kind_of_rows, type_name
+from heaptide.inspection.identity_table import IDENTITY_SETS, divide_by_identity
+from heaptide.inspection.kinds import Family, Kind, Relation, classifier_name, findex, kind_of_rows, type_name
 from heaptide.inspection.mapping import MappingProxy, attributes_of, immediate_dominators, reached
 from heaptide.inspection.paths import Paths, as_edges
 from heaptide.inspection.patterns import DEPTH, ReferencePattern
@@ -96,10 +97,10 @@ class IdentitySet:
 
     def by(self, er: str | Relation) -> IdentitySet:
         """Return the same objects by another classifier: `hp.Via`, ``"Via"``, or its name in `_native`."""
-        name = er.by if isinstance(er, Relation) else RELATIONS.get(er, er)
-        if name == "id":
-            return self.byid
-        return IdentitySet(self._set, name)
+        if str(er) in ("Idset", "hp.Idset"):
+            return self.byidset
+        name = classifier_name(er)
+        return self.byid if name == "id" else IdentitySet(self._set, name)
 
     @property
     def er(self) -> Relation:
@@ -150,7 +151,10 @@ class IdentitySet:
         found._partition = divide_by_identity(found._set)
         return found
 
-    byidset = byid
+    @property
+    def byidset(self) -> IdentitySet:
+        """One row per object, each as a set of one object."""
+        return IdentitySet(self._set, IDENTITY_SETS)
 
     @property
     def bymodule(self) -> IdentitySet:
@@ -472,7 +476,7 @@ class IdentitySet:
             if step != 1:
                 raise ValueError("a slice of rows cannot have a step")
             return IdentitySet(self._divided.members_between(first, max(first, end)), self._by)
-        number = index.__index__()
+        number = operator.index(index)
         if not -n_rows <= number < n_rows:
             raise IndexError(f"there is no row {number}: the table has {n_rows}")
         return IdentitySet(self._divided.members(number % n_rows), self._by)

@@ -140,6 +140,12 @@ SAME_RESULTS = {
     "classifiers": "setattr(hp, 'reprefix', 'hp.'), hp.Type, hp.Clodo, hp.Size, hp.Via, hp.Type & hp.Size, [hp.Nothing, hp.Anything], str(hp.Nothing)",
     "paths to an object that nothing holds": "hp.iso(object()).sp.numpaths",
     "functions in a pattern": "hp.iso(tail).rp",
+    "kinds of one classifier combined": "texts(hp.Type(int) & hp.Type(str), hp.Type(int) - hp.Type(str), hp.Type(str) ^ hp.Type(int), hp.Type(int) & hp.Type(int), hp.Type(int) - hp.Type(int))",
+    "selection by combined kinds": "[(hp.iso(5, 'a', []) & kind).count for kind in (hp.Type(int) ^ hp.Type(str), hp.Type(int) & hp.Type(str))]",
+    "rows by identity set": "hp.iso(5, 6, 'a').byidset, hp.iso(5, 'a').by(hp.Idset), hp.iso(5, 'a').byidset[0]",
+    "values of no classifier": "[fails(each) for each in (lambda: hp.Type(5), lambda: hp.Size('x'), lambda: hp.Id([]))]",
+    "unknown classifiers": "[fails(lambda: hp.iso(5).by(each)) for each in (int, 'nope', hp.Type(int))], fails(lambda: hp.iso(5)['x'])",
+    "unused sets": "unused_sets()",
     "disjoint": "hp.iso(5).disjoint(hp.iso(6)), hp.iso(5).disjoint(hp.iso(5))",
 }
 
@@ -170,6 +176,11 @@ def fails(function):
         function()
     except Exception as error:
         return type(error).__name__
+
+def unused_sets():
+    # The second set is first used after the first, and has some of its objects.
+    one, other = hp.iso(orders[3]), hp.iso(*orders, orders[4].items)
+    return one.referrers.count, one.referrers, other.referrers, one.byvia, without_addresses(one.rp), hp.iso(*orders).byrcs
 
 def changed_bits():
     bits = guppy.sets.mutbitset([1, 2])

@@ -144,6 +144,14 @@ PROGRAMS = {
                 print(error)
         print(profile(function, backend=None)())
     """,
+    "targets that cannot be measured": """
+        from memory_profiler import memory_usage
+        for target in ("job", (5,), (5, (1,)), (), (len, (), {}, 1)):
+            try:
+                memory_usage(target, timeout=0.1)
+            except (TypeError, ValueError) as error:
+                print(type(error).__name__)
+    """,
     "timer process": """
         import os
         from multiprocessing import Pipe

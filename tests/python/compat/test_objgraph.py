@@ -192,6 +192,17 @@ def test_png_is_a_picture_without_graphviz(tmp_path: Path) -> None:
     assert (tmp_path / "graph.png").stat().st_mode & 0o077 == 0
 
 
+def test_picture_in_a_missing_folder_raises_an_exception_with_its_name(tmp_path: Path) -> None:
+    program = """
+        try:
+            objgraph.show_refs([orders[0]], filename="missing/graph.png")
+        except FileNotFoundError as error:
+            print(error)
+    """
+    lines = run(tmp_path, program, HEAPTIDE_COMPAT="objgraph").splitlines()
+    assert lines[-1] == "[Errno 2] No such file or directory: 'missing/graph.png'"
+
+
 def test_graphviz_draws_formats_that_heaptide_does_not(tmp_path: Path) -> None:
     (tmp_path / "dot").write_text('#!/bin/sh\necho "$@" > arguments\nfor last; do :; done\n/bin/cp "$last" drawn.dot\n')
     (tmp_path / "dot").chmod(0o755)

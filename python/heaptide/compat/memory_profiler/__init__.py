@@ -64,6 +64,10 @@ profile.timestamp = brackets.timestamp  # type: ignore[attr-defined]
 @functools.wraps(_memory_usage)
 def memory_usage(*args: Any, **options: Any) -> Any:
     """Return the memory of a process over time. An unknown backend raises KeyError."""
+    target = args[0] if args else options.get("proc", -1)
+    function = target[0] if isinstance(target, (list, tuple)) and 1 <= len(target) <= 3 else None
+    if isinstance(target, str) or (function is not None and not callable(function)):
+        raise TypeError(f"memory_usage takes a function, a process ID or a Popen, not {target!r}")
     # The tenth parameter.
     choose_backend(args[9] if len(args) > 9 else options.get("backend"))
     return _memory_usage(*args, **options)

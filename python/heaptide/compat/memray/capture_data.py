@@ -23,7 +23,12 @@ from heaptide.compat.memray.records import (
 FIELD = re.compile(r'(?:"((?:[^"]+|"")*)"|([^",\n]*))(,|\n|\Z)')
 
 # Parts of Heaptide's messages about files that are not captures.
-_NO_CAPTURE = ("is not a Heaptide capture", " is empty: ", "its header is damaged")
+_NO_CAPTURE = (
+    "is not a Heaptide capture",
+    " is empty: ",
+    "its header is damaged",
+    "there is no capture in the folder ",
+)
 # A record of `crates/cli/src/output/packed_events.rs`. A block to read at once has a whole number of records.
 _RECORD = struct.Struct("<QQIIIBBH")
 _BLOCK = _RECORD.size << 12

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import errno
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -43,6 +44,9 @@ def transform(options: argparse.Namespace, parser: argparse.ArgumentParser) -> i
     code = _write(options, name, suffix, ["transform", name])
     if name == "gprof2dot":
         output = options.output or _default_output(Path(options.results), name, suffix)
+        for program, command in (("gprof2dot", "gprof2dot"), ("Graphviz", "dot")):
+            if shutil.which(command) is None:
+                print(f"{program} is not installed: install it to draw the graph")
         print("\nTo generate a graph from the transform file, run for example:")
         print(f"gprof2dot -f json {output} | dot -Tpng -o output.png")
     return code
