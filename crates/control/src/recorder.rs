@@ -15,6 +15,11 @@ pub trait Recorder: Send + Sync {
     /// Returns the capture that this process is recorded into. Never waits for the interpreter.
     fn recording(&self) -> Option<PathBuf>;
 
+    /// Returns whether a recording has failed and was not stopped since. Never waits for the interpreter.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     /// Returns the labels of this process. Never waits for the interpreter.
     fn labels(&self) -> Labels;
 

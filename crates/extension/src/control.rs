@@ -61,6 +61,10 @@ impl Recorder for Process {
         session::active_path()
     }
 
+    fn has_failed(&self) -> bool {
+        session::has_failed()
+    }
+
     fn labels(&self) -> Vec<(String, String)> {
         recording::labels()
     }

@@ -240,7 +240,7 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
 
 /// Whether events are wanted, or counted as dropped.
 fn is_needed() -> bool {
-    session::is_active() || session::is_dropping() || jobs::is_active()
+    session::is_active() || session::has_failed() || jobs::is_active()
 }
 
 /// Takes a state for the calling thread, busy, and keeps it until the thread ends. Null if there is no memory for one.

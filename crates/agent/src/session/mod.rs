@@ -129,8 +129,8 @@ pub(crate) fn count_lost(reason: Lost, count: u64) {
     }
 }
 
-/// Whether a recording has failed and its program still runs.
-pub(crate) fn is_dropping() -> bool {
+/// Whether a recording has failed and was not stopped since. Its capture is still open, and its hooks count events.
+pub fn has_failed() -> bool {
     !ORDER.dropped.load(Ordering::Relaxed).is_null()
 }
 
