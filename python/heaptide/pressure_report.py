@@ -63,7 +63,8 @@ def _write(report: int, request: dict[str, Any]) -> None:
         _add(report, f"Live memory by site at {time.strftime('%H:%M:%S')}, from {capture}\n")
         _add_command(report, ["summary", "--leaks", "--by", "location", "-s", "3", "-r", _N_ROWS, capture])
         if _has_jobs(capture):
-            _add(report, "\nLive memory by job\n")
+            # The program runs on, so this table is of a later moment than the one above.
+            _add(report, f"\nLive memory by job at {time.strftime('%H:%M:%S')}\n")
             _add_command(report, ["summary", "--leaks", "--by", "job", "-s", "3", "-r", _N_ROWS, capture])
     _add(report, "End of the report\n")
 

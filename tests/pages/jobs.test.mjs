@@ -30,7 +30,9 @@ describe('the jobs page', () => {
     await page.getByRole('button', { name: 'render <pdf>', exact: true }).click();
     const detail = await text(page, '.detail');
     assert.match(detail, /Each run leaves \+300 kB \(>99\.9% confidence/);
-    assert.match(detail, /render at tasks\/pdf\.py:41/);
+    assert.match(detail, /render at tasks\/pdf\.py:41 \(1\.20 MB left by the 3 measured runs\)/);
+    assert.match(detail, /2\.00 MB \(95%\), 9\.00 MB ± 400 kB \(highest\)/);
+    assert.match(await page.locator('.note').first().innerText(), /Estimates from sampled recordings/);
     assert.equal(await page.locator('.detail .bars').first().locator('i').count(), 3);
     const link = page.getByRole('link', { name: 'Flame graph of /srv/work.tide' });
     assert.equal(await link.getAttribute('href'), 'heaptide-flamegraph-work.html#jobName=render+%3Cpdf%3E');
@@ -50,7 +52,7 @@ describe('the jobs page', () => {
     assert.deepEqual(widths, ['40%', '40%']);
     assert.match(await text(page, '.worker:nth-of-type(2) .label'), /3 short runs not shown/);
     await page.locator('.span').first().click();
-    assert.match(await text(page, '.run'), /key order 7 · ok · .* · process 1@web-1 on web-1 · peak 9\.00 MB/);
+    assert.match(await text(page, '.run'), /key order 7 · ok · .* · process 1@web-1 on web-1 · peak 9\.00 MB ± 400 kB/);
     assert.match(await page.locator('.span.killed').getAttribute('title'), /^send mail: killed, 3\.00 s$/);
     assert.deepEqual(errors, []);
     await close();

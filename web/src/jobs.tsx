@@ -61,6 +61,7 @@ function Head({ data, onHelp }: { data: JobsData; onHelp: () => void }) {
 function Page({ data }: { data: JobsData }) {
   const chosen = data.rows.find((row) => row.title === settings.value.jobName);
   const hasStar = data.rows.some((row) => row.peak_of === 'resident size' || row.retained_of === 'resident size');
+  const isSampled = data.rows.some((row) => (row.peak_max_error_bytes_95 ?? 0) > 0 || row.retained_of === 'sampled blocks');
   return (
     <Shell className="jobs-page" onlyKeys={KEYS} onKey={(key, help) => jobsKey(data, key, help)}>
       {(help) => (
@@ -70,6 +71,7 @@ function Page({ data }: { data: JobsData }) {
             <SearchField placeholder="Search jobs: a regular expression" label="Search jobs by a regular expression" onEnter={() => step(data, 0)} />
           </div>
           <Rows data={data} />
+          {isSampled && <p class="note">Estimates from sampled recordings. Select a job to see the errors (95%) of its peaks.</p>}
           {hasStar && <p class="note">* Resident size of the whole process. A recording or a JobTracer measures the job alone.</p>}
           {chosen && <Detail data={data} row={chosen} />}
           <Workers data={data} />

@@ -104,8 +104,10 @@ pub struct LabelSelector {
 
 impl LabelSelector {
     pub fn matches(&self, labels: &[(String, String)]) -> bool {
+        // A worker that serves several queues has one label with all of them: `queue=mail,celery`.
         let fits = |(key, value): &(String, String)| {
-            *key == self.key && glob::matches(&self.pattern, value)
+            let mut values = value.split(',').chain([value.as_str()]);
+            *key == self.key && values.any(|value| glob::matches(&self.pattern, value.trim()))
         };
         labels.iter().any(fits)
     }
@@ -182,11 +184,15 @@ mod tests {
     }
 
     #[test]
-    fn label_selector_compares_the_value_with_a_pattern() {
+    fn label_selector_compares_the_value_and_each_part_of_a_list_with_a_pattern() {
         let labels = pairs(&[("role", "celery worker"), ("queue", "mail")]);
         let matches = |text: &str| text.parse::<LabelSelector>().unwrap().matches(&labels);
         assert!(matches("role=celery worker") && matches("role=*worker") && matches("queue=mail"));
         assert!(!matches("role=worker") && !matches("queue=") && !matches("rank=*"));
+        let labels = pairs(&[("queue", "mail, reports")]);
+        let matches = |text: &str| text.parse::<LabelSelector>().unwrap().matches(&labels);
+        assert!(matches("queue=mail") && matches("queue=rep*") && matches("queue=mail, reports"));
+        assert!(!matches("queue=ail"));
         for text in ["", "role", "=x"] {
             assert!(text.parse::<LabelSelector>().is_err(), "{text}");
         }

@@ -67,6 +67,8 @@ pub(crate) struct Member {
     pub title: String,
     pub session: Option<String>,
     pub output: Option<String>,
+    /// Its recording has failed and was not stopped since.
+    pub has_failed: bool,
     pub problem: Option<String>,
 }
 
@@ -98,6 +100,7 @@ impl Program {
             title: labels::title(&labels, std::slice::from_ref(&self.config.name)),
             session: output.as_deref().map(|path| self.session_of(path)),
             output: output.map(|path| path.display().to_string()),
+            has_failed: self.recorder.has_failed(),
             problem: None,
         }
     }
@@ -132,6 +135,7 @@ impl Program {
                     title: text("title").unwrap_or_default(),
                     session: text("session"),
                     output: text("output"),
+                    has_failed: state.get("failed").and_then(Value::as_bool) == Some(true),
                     problem,
                 })
             })
@@ -279,7 +283,8 @@ impl Program {
         let recorded = session.as_deref().and_then(|id| self.find(id));
         let mut change = self.stop_here()?;
         let mut warnings = Vec::new();
-        for sibling in siblings.iter().filter(|sibling| sibling.session.is_some()) {
+        let is_open = |sibling: &&Member| sibling.session.is_some() || sibling.has_failed;
+        for sibling in siblings.iter().filter(is_open) {
             match self.forward(sibling.pid, "stop", &Value::Null) {
                 Ok(()) if change == StateChange::Already => change = StateChange::Done,
                 Ok(()) => {}

@@ -1,114 +1,130 @@
-//! The steps of a decorated asynchronous generator function. Each step of its body runs as part of the job.
+//! What a decorated asynchronous generator function returns: an object with the methods of an asynchronous generator. It
+//! passes requests on to the body, the generator of the program, and each step of the body runs as part of the job.
 //!
-//! The decorated function is a loop over this asynchronous iterator, because there is no `yield from` for asynchronous
-//! generators. The loop stores in the iterator what its consumer sends or raises. The iterator is also the awaitable of each
-//! step: the step ends with the `StopIteration` of the body's awaitable, which carries the value that the body produced.
+//! A Python function around the body would cost more than the rest of a job's mark. The awaitables of the steps are in
+//! `job_async_step`. What the body does differently from version to version stays the body's decision: steps that do not
+//! belong to the job, such as those after its end, are passed on unchanged.
 
-use std::ffi::{c_int, c_void};
-use std::mem::transmute;
-use std::ptr::null_mut;
-
-use pyo3::exceptions::{PyGeneratorExit, PyStopAsyncIteration, PyStopIteration, PyTypeError};
+use pyo3::exceptions::{PyAttributeError, PyStopAsyncIteration};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyAny, PyTuple};
+use pyo3::types::{PyAny, PyDict, PyTuple};
 
+use crate::job_async_step::{AsyncJobStep, Request};
 use crate::job_calls::JobCall;
-use crate::job_steps::{Body, JobSteps};
+use crate::job_steps::Body;
 
-#[pyclass]
+#[derive(Clone, Copy, PartialEq)]
+pub enum State {
+    /// The job has not begun.
+    New,
+    /// The job has begun, and no step runs.
+    Paused,
+    Stepping,
+    /// The job has ended, or was closed before it began.
+    Ended,
+}
+
+#[pyclass(weakref)]
 pub struct AsyncJobSteps {
-    steps: JobSteps,
-    /// What the consumer sent or raised at the last `yield`; the next step passes it on to the body.
-    #[pyo3(set)]
-    sent: Option<Py<PyAny>>,
-    #[pyo3(set)]
-    thrown: Option<Py<PyAny>>,
-    /// The next step is the last one.
-    is_closing: bool,
-    /// The awaitable of the current step, while the body waits for something.
-    step: Option<Py<PyAny>>,
-    /// Restores the context in which the step began.
-    reset: Option<Py<PyAny>>,
+    pub call: JobCall,
+    /// `None` if the function could not be called, and after a garbage collection.
+    body: Option<Body>,
+    pub state: State,
+    /// A step that has ended, for the next one.
+    pub spare: Option<Py<AsyncJobStep>>,
+    /// The finalizer of the event loop has received this object; it does not get it again.
+    is_finalized: bool,
 }
 
 impl AsyncJobSteps {
-    pub fn new(steps: JobSteps) -> AsyncJobSteps {
+    pub fn new(
+        call: JobCall,
+        function: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> AsyncJobSteps {
         AsyncJobSteps {
-            steps,
-            sent: None,
-            thrown: None,
-            is_closing: false,
-            step: None,
-            reset: None,
+            call,
+            body: Some(Body::function(function, args, kwargs)),
+            state: State::New,
+            spare: None,
+            is_finalized: false,
         }
     }
 
-    /// Begins or continues a step, and ends the job after the last one. Returns `None` at the end of a step, as [`next`].
-    fn resume<'py>(
-        slf: &Bound<'py, AsyncJobSteps>,
-        resume: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Returns the generator of the program. The first call makes it.
+    pub fn generator<'py>(slf: &Bound<'py, AsyncJobSteps>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let step = slf.borrow_mut().step.take();
-        let step = match step {
-            Some(step) => Ok(step.into_bound(py)),
-            None => AsyncJobSteps::begin_step(slf),
-        };
-        let result = step.and_then(|step| {
-            let awaited = resume(&step)?;
-            if awaited.is_some() {
-                slf.borrow_mut().step = Some(step.unbind());
-            }
-            Ok(awaited)
-        });
-        if let Ok(Some(_)) = &result {
-            return result;
+        if let Some(generator) = slf.borrow().generator_if_made(py) {
+            return Ok(generator);
         }
-        let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
-        // SAFETY: the GIL is held. No exception may be set while the job ends; `PyErr_Restore` takes the references back.
-        unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
-        let ended = AsyncJobSteps::end_step(slf, result.as_ref().err());
-        // SAFETY: as above.
-        unsafe { ffi::PyErr_Restore(kind, value, traceback) };
-        ended?;
-        result
-    }
-
-    /// Leaves the job, and ends it if this was its last step.
-    fn end_step(slf: &Bound<'_, AsyncJobSteps>, error: Option<&PyErr>) -> PyResult<()> {
-        let py = slf.py();
-        let reset = slf.borrow_mut().reset.take();
-        JobCall::leave(py, reset)?;
-        let this = slf.borrow();
-        if this.is_closing || error.is_some_and(|it| !it.is_instance_of::<PyStopIteration>(py)) {
-            this.steps.end(py, error)?;
-        }
-        Ok(())
-    }
-
-    /// Returns the awaitable of the next step.
-    fn begin_step<'py>(slf: &Bound<'py, AsyncJobSteps>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let mut this = slf.borrow_mut();
-        let Some(body) = this.steps.body.take() else {
+        let Some(body) = slf.borrow_mut().body.take() else {
             return Err(PyStopAsyncIteration::new_err(()));
         };
-        let (sent, thrown, is_closing) = (this.sent.take(), this.thrown.take(), this.is_closing);
-        drop(this);
-        let reset = slf.borrow().steps.call.enter(py)?;
-        slf.borrow_mut().reset = reset;
-        let body = body.generator(py)?;
-        let step = match (sent, thrown) {
-            _ if is_closing => Some(body.call_method0(intern!(py, "aclose"))?),
-            (_, Some(error)) => Some(body.call_method1(intern!(py, "athrow"), (error,))?),
-            (Some(value), _) => Some(body.call_method1(intern!(py, "asend"), (value,))?),
-            (None, None) => call_slot(&body, ffi::Py_am_anext)?,
+        let generator = body.generator(py)?;
+        slf.borrow_mut().body = Some(Body::Generator(generator.clone().unbind()));
+        Ok(generator)
+    }
+
+    pub fn generator_if_made<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match &self.body {
+            Some(Body::Generator(generator)) => Some(generator.bind(py).clone()),
+            _ => None,
+        }
+    }
+
+    /// Begins the job, whose steps make it current.
+    pub fn begin(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<JobCall> {
+        let py = slf.py();
+        let mut call = slf.borrow().call.another(py);
+        call.begin(py, false)?;
+        slf.borrow_mut().call = call.same(py);
+        Ok(call)
+    }
+
+    /// Closes the body of an object that the program no longer refers to, and ends the job. As for generators of Python, the
+    /// event loop closes it if the loop has set a finalizer.
+    fn finalize(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(body) = self.body.take() else {
+            return JobCall::end(py, self.call.number(), None);
         };
-        slf.borrow_mut().steps.body = Some(Body::Generator(body.unbind()));
-        step.ok_or_else(|| PyErr::fetch(py))
+        if !self.is_finalized {
+            let hooks = py.import("sys")?.call_method0("get_asyncgen_hooks")?;
+            let finalizer = hooks.getattr("finalizer")?;
+            if !finalizer.is_none() {
+                let heir = AsyncJobSteps {
+                    call: self.call.same(py),
+                    body: Some(body),
+                    state: self.state,
+                    spare: None,
+                    is_finalized: true,
+                };
+                return finalizer.call1((heir,)).map(drop);
+            }
+        }
+        let reset = self.call.enter(py)?;
+        drop(body);
+        JobCall::leave(py, reset)?;
+        JobCall::end(py, self.call.number(), None)
+    }
+}
+
+impl Drop for AsyncJobSteps {
+    fn drop(&mut self) {
+        if matches!(self.state, State::New | State::Ended) {
+            return;
+        }
+        Python::try_attach(|py| {
+            let pending = PyErr::take(py);
+            if let Err(error) = self.finalize(py) {
+                error.write_unraisable(py, None);
+            }
+            if let Some(pending) = pending {
+                pending.restore(py);
+            }
+        });
     }
 }
 
@@ -118,104 +134,64 @@ impl AsyncJobSteps {
         slf
     }
 
-    fn __anext__(slf: Bound<'_, AsyncJobSteps>) -> Bound<'_, AsyncJobSteps> {
-        slf
+    fn __anext__(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<Py<AsyncJobStep>> {
+        let spare = slf.borrow_mut().spare.take();
+        if let Some(spare) = spare {
+            // SAFETY: the GIL is held, and the object is alive.
+            if unsafe { ffi::Py_REFCNT(spare.as_ptr()) } == 1 {
+                spare.borrow_mut(slf.py()).reuse(slf);
+                return Ok(spare);
+            }
+        }
+        AsyncJobStep::new(slf, Request::Next)
     }
 
-    /// Return an awaitable that closes the body and ends the job.
-    fn aclose(slf: Bound<'_, AsyncJobSteps>) -> Bound<'_, AsyncJobSteps> {
-        slf.borrow_mut().is_closing = true;
-        slf
-    }
-
-    fn __await__(slf: Bound<'_, AsyncJobSteps>) -> Bound<'_, AsyncJobSteps> {
-        slf
-    }
-
-    fn __iter__(slf: Bound<'_, AsyncJobSteps>) -> Bound<'_, AsyncJobSteps> {
-        slf
-    }
-
-    fn __next__<'py>(slf: &Bound<'py, AsyncJobSteps>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        AsyncJobSteps::resume(slf, next)
-    }
-
-    fn send<'py>(
-        slf: &Bound<'py, AsyncJobSteps>,
-        value: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        AsyncJobSteps::resume(slf, |step| {
-            step.call_method1(intern!(step.py(), "send"), (value,))
-                .map(Some)
-        })
+    fn asend(slf: &Bound<'_, AsyncJobSteps>, value: Py<PyAny>) -> PyResult<Py<AsyncJobStep>> {
+        AsyncJobStep::new(slf, Request::Send(value))
     }
 
     /// `args` is an exception, or its type, value and traceback.
     #[pyo3(signature = (*args))]
-    fn throw<'py>(
-        slf: &Bound<'py, AsyncJobSteps>,
-        args: &Bound<'py, PyTuple>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        AsyncJobSteps::resume(slf, |step| {
-            step.call_method1(intern!(step.py(), "throw"), args)
-                .map(Some)
-        })
+    fn athrow(slf: &Bound<'_, AsyncJobSteps>, args: Py<PyTuple>) -> PyResult<Py<AsyncJobStep>> {
+        AsyncJobStep::new(slf, Request::Throw(args))
     }
 
-    /// Close a step that waits. The job ends, because the decorated function is also closed.
-    fn close(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<()> {
-        let closed = AsyncJobSteps::resume(slf, |step| {
-            step.call_method0(intern!(step.py(), "close"))?;
-            Err(PyGeneratorExit::new_err(()))
-        });
-        match closed {
-            Err(error) if !error.is_instance_of::<PyGeneratorExit>(slf.py()) => Err(error),
-            _ => Ok(()),
+    fn aclose(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<Py<AsyncJobStep>> {
+        AsyncJobStep::new(slf, Request::Close)
+    }
+
+    /// `isinstance` and `inspect.isasyncgen` take this object for the generator that the undecorated function returns.
+    #[getter]
+    fn __class__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        py.import("types")?.getattr("AsyncGeneratorType")
+    }
+
+    /// The attributes of generators: `ag_frame`, `ag_running`, `__qualname__` and others.
+    fn __getattr__<'py>(
+        slf: &Bound<'py, AsyncJobSteps>,
+        name: &str,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if name.starts_with("ag_") || matches!(name, "__name__" | "__qualname__") {
+            return AsyncJobSteps::generator(slf)?.getattr(name);
         }
+        Err(PyAttributeError::new_err(format!(
+            "'async_generator' object has no attribute '{name}'"
+        )))
+    }
+
+    fn __repr__(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<String> {
+        Ok(AsyncJobSteps::generator(slf)?.repr()?.to_string())
     }
 
     // The body may refer to the generator that runs it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.sent)?;
-        visit.call(&self.thrown)?;
-        visit.call(&self.step)?;
-        visit.call(&self.reset)?;
-        self.steps.__traverse__(visit)
+        self.call.visit(&visit)?;
+        visit.call(&self.spare)?;
+        self.body.as_ref().map_or(Ok(()), |body| body.visit(&visit))
     }
 
     fn __clear__(&mut self) {
-        self.steps.body = None;
-        self.step = None;
-        self.sent = None;
-        self.thrown = None;
-    }
-}
-
-/// Resumes an iterator. Returns `None` at its end: then `StopIteration` with the result is set, and stays set.
-fn next<'py>(iterator: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let produced = call_slot(iterator, ffi::Py_tp_iternext)?;
-    // SAFETY: the GIL is held, and the exception type lives as long as the interpreter.
-    let has_ended = || unsafe { ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0 };
-    if produced.is_some() || has_ended() {
-        return Ok(produced);
-    }
-    Err(PyErr::take(iterator.py()).unwrap_or_else(|| PyStopIteration::new_err(())))
-}
-
-/// Calls the function of a slot that takes no arguments. Returns `None` if the function returned NULL: an exception is set,
-/// except that `tp_iternext` may end without one.
-fn call_slot<'py>(object: &Bound<'py, PyAny>, slot: c_int) -> PyResult<Option<Bound<'py, PyAny>>> {
-    // SAFETY: the GIL is held, and the object is alive. The slots `am_anext` and `tp_iternext`, for which this module calls
-    // this function, have functions of this type, which return a new reference or NULL.
-    unsafe {
-        let function = ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), slot);
-        if function.is_null() {
-            return Err(PyTypeError::new_err(
-                "the decorated function did not return an asynchronous generator",
-            ));
-        }
-        let function = transmute::<*mut c_void, ffi::unaryfunc>(function);
-        let result = function(object.as_ptr());
-        Ok(Bound::from_owned_ptr_or_opt(object.py(), result))
+        self.spare = None;
+        self.body = None;
     }
 }

@@ -445,7 +445,7 @@ impl JobBase {
         let result = function.call(args, kwargs);
         let error = result.as_ref().err();
         let error = error.map(|error| error.get_type(slf.py()).into_any());
-        call.end(slf.py(), error)?;
+        JobCall::end(slf.py(), call.number(), error)?;
         result
     }
 
@@ -466,14 +466,14 @@ impl JobBase {
         Ok(JobSteps::new(call, function, args, kwargs))
     }
 
-    /// Like `steps`, for an asynchronous generator.
+    /// Return an asynchronous generator whose first step begins a new job like this one.
     fn async_steps(
         slf: &Bound<'_, JobBase>,
         function: &Bound<'_, PyAny>,
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
-    ) -> PyResult<AsyncJobSteps> {
-        JobBase::steps(slf, function, args, kwargs).map(AsyncJobSteps::new)
+    ) -> AsyncJobSteps {
+        AsyncJobSteps::new(JobCall::new(slf), function, args, kwargs)
     }
 }
 

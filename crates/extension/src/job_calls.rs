@@ -28,6 +28,24 @@ impl JobCall {
         }
     }
 
+    /// A call of the same function, which has not begun.
+    pub fn another(&self, py: Python<'_>) -> JobCall {
+        JobCall::new(self.like.bind(py))
+    }
+
+    /// The same job, for another owner.
+    pub fn same(&self, py: Python<'_>) -> JobCall {
+        JobCall {
+            like: self.like.clone_ref(py),
+            number: self.number,
+            token: self.token.as_ref().map(|token| token.clone_ref(py)),
+        }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
     /// Begins the job. If it is not current, only the code between [`JobCall::enter`] and [`JobCall::leave`] belongs to it.
     pub fn begin(&mut self, py: Python<'_>, is_current: bool) -> PyResult<()> {
         let result = self.try_begin(py, is_current);
@@ -63,9 +81,9 @@ impl JobCall {
         Ok(())
     }
 
-    /// Ends the job, unless the program has ended it.
-    pub fn end(&self, py: Python<'_>, error: Option<Bound<'_, PyAny>>) -> PyResult<()> {
-        match (running_jobs::remove(self.number), Marks::get(py)) {
+    /// Ends the job with this number, unless the program has ended it.
+    pub fn end(py: Python<'_>, number: u32, error: Option<Bound<'_, PyAny>>) -> PyResult<()> {
+        match (running_jobs::remove(number), Marks::get(py)) {
             (Some(Running::Job(job)), _) => JobBase::end_contained(job.bind(py), error),
             (Some(Running::Call(call)), Some(marks)) => {
                 let ended = call.mark.end(py, marks, None, error);
@@ -111,7 +129,7 @@ impl JobCall {
         _error: Bound<'_, PyAny>,
         _traceback: Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.end(py, error_type)
+        JobCall::end(py, self.number, error_type)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

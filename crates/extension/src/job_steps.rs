@@ -14,9 +14,9 @@ use crate::job_calls::JobCall;
 
 #[pyclass]
 pub struct JobSteps {
-    pub call: JobCall,
+    call: JobCall,
     /// `None` while a step runs, and once the job has ended.
-    pub body: Option<Body>,
+    body: Option<Body>,
 }
 
 pub enum Body {
@@ -26,12 +26,32 @@ pub enum Body {
 }
 
 impl Body {
+    pub fn function(
+        function: &Bound<'_, PyAny>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: &Bound<'_, PyDict>,
+    ) -> Body {
+        let (function, args) = (function.clone().unbind(), args.clone().unbind());
+        Body::Function(function, args, kwargs.clone().unbind())
+    }
+
     pub fn generator(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Body::Generator(generator) => Ok(generator.into_bound(py)),
             Body::Function(function, args, kwargs) => {
                 let kwargs = Some(kwargs.bind(py)).filter(|kwargs| !kwargs.is_empty());
                 function.bind(py).call(args.bind(py), kwargs)
+            }
+        }
+    }
+
+    pub fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Body::Generator(generator) => visit.call(generator),
+            Body::Function(function, args, kwargs) => {
+                visit.call(function)?;
+                visit.call(args)?;
+                visit.call(kwargs)
             }
         }
     }
@@ -44,10 +64,9 @@ impl JobSteps {
         args: &Bound<'_, PyTuple>,
         kwargs: &Bound<'_, PyDict>,
     ) -> JobSteps {
-        let (function, args) = (function.clone().unbind(), args.clone().unbind());
         JobSteps {
             call,
-            body: Some(Body::Function(function, args, kwargs.clone().unbind())),
+            body: Some(Body::function(function, args, kwargs)),
         }
     }
 
@@ -76,20 +95,19 @@ impl JobSteps {
             Ok(PySendResult::Return(result)) => Some(PyStopIteration::new_err((result.unbind(),))),
             Err(error) => Some(error),
         };
-        slf.borrow().end(py, error.as_ref())?;
+        let failure = error.as_ref().and_then(|error| failure_of(py, error));
+        let number = slf.borrow().call.number();
+        JobCall::end(py, number, failure)?;
         error.map_or(Ok(None), Err)
     }
+}
 
-    /// Ends the job. It has not failed if the generator returned, or if its consumer closed it.
-    pub fn end(&self, py: Python<'_>, error: Option<&PyErr>) -> PyResult<()> {
-        let failure = error.filter(|error| {
-            !error.is_instance_of::<PyStopIteration>(py)
-                && !error.is_instance_of::<PyStopAsyncIteration>(py)
-                && !error.is_instance_of::<PyGeneratorExit>(py)
-        });
-        let failure = failure.map(|error| error.get_type(py).into_any());
-        self.call.end(py, failure)
-    }
+/// The type of the exception by which a generator failed. It has not failed if it returned, or if its consumer closed it.
+pub fn failure_of<'py>(py: Python<'py>, error: &PyErr) -> Option<Bound<'py, PyAny>> {
+    let has_failed = !error.is_instance_of::<PyStopIteration>(py)
+        && !error.is_instance_of::<PyStopAsyncIteration>(py)
+        && !error.is_instance_of::<PyGeneratorExit>(py);
+    has_failed.then(|| error.get_type(py).into_any())
 }
 
 #[pymethods]
@@ -135,17 +153,9 @@ impl JobSteps {
     }
 
     // The body may refer to the generator that runs it.
-    pub fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.call.visit(&visit)?;
-        match &self.body {
-            Some(Body::Generator(generator)) => visit.call(generator),
-            Some(Body::Function(function, args, kwargs)) => {
-                visit.call(function)?;
-                visit.call(args)?;
-                visit.call(kwargs)
-            }
-            None => Ok(()),
-        }
+        self.body.as_ref().map_or(Ok(()), |body| body.visit(&visit))
     }
 
     fn __clear__(&mut self) {

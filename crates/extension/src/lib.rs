@@ -7,6 +7,7 @@ mod drawing;
 mod files;
 mod heap;
 mod heap_view;
+mod job_async_step;
 mod job_async_steps;
 mod job_base;
 mod job_calls;

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 CANNOT_RECORD = 125
 # The variables of the setting `act_at`.
 _ACT_AT = ("HEAPTIDE_ACT_AT", "HEAPTIDE__PROFILING__ACT_AT")
+# The variables that limit the captures of children.
+_RETENTION = ("HEAPTIDE_KEEP_CHILDREN", "HEAPTIDE_KEEP_AGE", "HEAPTIDE_KEEP_TOTAL")
 
 
 def run(plan: Plan) -> int:
@@ -151,6 +153,8 @@ def _start_recording(plan: Plan) -> int:
             from heaptide.recording import session
 
             session.publish(ending.path, is_quiet=plan["quiet"], **plan["options"])
+            if any(name in os.environ for name in _RETENTION):
+                _native.unrecorded(contained(_limit_captures), ending.path)
         elif ending.forks is not None:
             # Count before the fork. Python code after it would give the recording's thread time to start, and Python,
             # which counts the threads then, would warn about it.
@@ -166,6 +170,14 @@ def _start_recording(plan: Plan) -> int:
     except Exception as error:
         print_message(f"{error}; the program runs without being recorded")
     return 0
+
+
+def _limit_captures(path: str) -> None:
+    """Delete captures of children as configured. Without a setting, an explicit recording keeps all of them."""
+    from heaptide import settings
+    from heaptide.recording import retention
+
+    retention.begin(path, settings.load())
 
 
 def _watch_pressure() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -51,19 +52,40 @@ def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> C
 
 
 def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]) -> Callable[..., Any]:
+    if sys.version_info < (3, 11):
+        return _async_generator_of_python(job, function)
+
+    @functools.wraps(function)
+    def call_async_generator(*args: Any, **kwargs: Any) -> Any:
+        return job.async_steps(function, args, kwargs)
+
+    # `inspect.isasyncgenfunction` reads the flag. The interpreter does not: since Python 3.11, an instruction in the
+    # code makes the generator, and this code has none.
+    code = call_async_generator.__code__
+    call_async_generator.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_ASYNC_GENERATOR)
+    return call_async_generator
+
+
+def _async_generator_of_python(
+    job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
+) -> Callable[..., AsyncGenerator[Any, Any]]:
     @functools.wraps(function)
     async def call_async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
         steps = job.async_steps(function, args, kwargs)
-        async for produced in steps:
+        step = steps.__anext__()
+        while True:
+            try:
+                produced = await step
+            except StopAsyncIteration:
+                return
             try:
                 sent = yield produced
             except GeneratorExit:
                 await steps.aclose()
                 raise
             except BaseException as thrown:
-                steps.thrown = thrown
+                step = steps.athrow(thrown)
             else:
-                if sent is not None:
-                    steps.sent = sent
+                step = steps.asend(sent)
 
     return call_async_generator

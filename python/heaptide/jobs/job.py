@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import get_ident
+from threading import get_native_id
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from heaptide import _native
@@ -56,7 +56,7 @@ class Job(_native.JobBase):
         resident = _native.resident_bytes()
         if event == "begin":
             self.resident_before = resident
-            self.thread = self.thread or marks.native_id(get_ident())
+            self.thread = self.thread or get_native_id()
         else:
             self.resident_after = resident
         getattr(records, event)(self)

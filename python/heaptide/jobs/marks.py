@@ -9,6 +9,7 @@ native module sets them to zero, so that code which still runs in a copy of the 
 from __future__ import annotations
 
 import contextvars
+import os
 import sys
 import threading
 from typing import TYPE_CHECKING
@@ -77,6 +78,9 @@ def redacted(key: str | None, labels: list[tuple[str, str]]) -> tuple[str | None
 
 
 def native_id(thread: int) -> int:
-    """Return the kernel's ID of a thread; 0 if it is unknown. Makes no system call."""
+    """Return the kernel's ID of a thread; 0 if it is unknown."""
     known = getattr(threading, "_active", {}).get(thread)
+    # In a forked child, `native_id` of the surviving thread is still its ID in the parent.
+    if known is not None and known is getattr(threading, "_main_thread", None):
+        return os.getpid()
     return getattr(known, "native_id", None) or 0

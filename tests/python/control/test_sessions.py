@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import shutil
+import subprocess
+import sys
 import tarfile
+import textwrap
 from io import BytesIO
 from pathlib import Path
 
 import pytest
-from support.controlled_program import ControlledProgram, start_program
+from support.controlled_program import EVALUATING_PROGRAM, ControlledProgram, start_program
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
 
@@ -161,3 +166,31 @@ def test_fifty_concurrent_starts_make_one_session(program: ControlledProgram) ->
     assert sorted(result["result"] for result in results).count("started") == 1
     assert len({result["session"] for result in results}) == 1
     assert len(program.get("sessions").json()["sessions"]) == 1
+
+
+def test_stop_after_a_full_disk_closes_the_capture(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions"
+    sessions.mkdir(0o700)
+    inside = f"mount -t tmpfs -o size=600k,mode=700 tmpfs {sessions} && head -c 250k /dev/zero >{sessions}/other"
+    unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-ec"]
+    if os.geteuid() != 0 or shutil.which("unshare") is None or subprocess.run([*unshare, inside]).returncode != 0:
+        pytest.skip("mounting a small file system needs root and unshare")
+    script = tmp_path / "job.py"
+    script.write_text(textwrap.dedent(EVALUATING_PROGRAM.format(arguments="'0'")))
+    program = ControlledProgram([*unshare, f"{inside} && exec {sys.executable} {script}"], tmp_path)
+    try:
+        session = program.post("start")["session"]
+        allocate = "sum(len([bytearray(n * 7 % 4096), bytearray(n)]) for n in range(2_000))"
+        wait_until(lambda: program.evaluate(allocate) and program.get("status").json()["failed"], "the full disk")
+        assert "No space left on device" in program.stderr()
+        status = program.get("status").json()
+        assert status["state"] == "stopped" and "has failed" in status["processes"][0]["problem"]
+        stopped = program.post("stop")
+        assert (stopped["result"], stopped["session"]) == ("stopped", session)
+        assert [process["recording"] for process in stopped["processes"]] == [False]
+        status = program.get("status").json()
+        assert status["failed"] is False and status["processes"][0]["problem"] is None
+        assert program.get(f"sessions/{session}").json()["state"] == "finished"
+        assert program.post("stop")["result"] == "already_stopped"
+    finally:
+        program.stop()

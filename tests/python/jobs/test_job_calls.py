@@ -164,6 +164,88 @@ def test_async_generator_that_its_own_body_refers_to_is_collected(tmp_path: Path
     assert shown == [[["ok"]]]
 
 
+PROTOCOL = """
+import contextlib, inspect, weakref
+async def plain(n):
+    try:
+        for value in range(n):
+            await asyncio.sleep(0)
+            show("sent", (yield value), name())
+    finally:
+        show("finally", name())
+async def tried(what):
+    try:
+        show("result", repr(await what))
+    except BaseException as error:
+        show(type(error).__name__, str(error))
+async def use(function):
+    show(inspect.isasyncgenfunction(function), inspect.isasyncgen(function(1)), function(1).ag_frame is not None)
+    show(function(1).__name__, function.__name__)
+    for first in ("asend", "athrow", "aclose"):
+        made = function(2)
+        await tried(getattr(made, first)(*{"asend": (5,), "athrow": (KeyError("a"),), "aclose": ()}[first]))
+        await tried(made.__anext__())
+        await made.aclose()
+    made = function(2)
+    one = asyncio.ensure_future(tried(made.__anext__())); other = asyncio.ensure_future(tried(made.__anext__()))
+    await one; await other
+    step = made.__anext__()
+    await tried(step); await tried(step)
+    await tried(made.asend(None)); await tried(made.__anext__()); await tried(made.athrow(KeyError("b")))
+    await tried(made.aclose()); await tried(made.asend(1))
+    made = function(3)
+    await tried(made.__anext__())
+    with contextlib.suppress(RuntimeError, StopAsyncIteration):
+        waiting = made.__anext__(); waiting.send(None); waiting.close()
+    async with contextlib.aclosing(function(2)) as made:
+        await tried(made.__anext__())
+    dropped = function(2)
+    await tried(dropped.__anext__())
+    gone = weakref.ref(dropped)
+    del dropped; gc.collect()
+    show(gone() is None)
+    for _ in range(5): await asyncio.sleep(0)
+    async for value in function(2): show("loop", value)
+"""
+
+
+def test_decorated_async_generator_answers_like_an_undecorated_one(tmp_path: Path) -> None:
+    plain = run(tmp_path, PROTOCOL + "asyncio.run(use(plain))")
+    marked = run(tmp_path, PROTOCOL + "asyncio.run(use(heaptide.job('steps')(plain)))")
+    # The body knows its job; apart from that, all results, exceptions and their order are the same.
+    without_job = [[None if value == "steps" else value for value in values] for values in marked]
+    assert without_job == plain
+    assert ["sent", None, "steps"] in marked and ["finally", "steps"] in marked
+    assert ["finally", None] not in marked[: marked.index(["loop", 0])]
+
+
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="asyncio closes the decorated generator and its body at once there"
+)
+def test_async_generator_that_never_ends_is_closed_with_its_loop(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path,
+        """
+        @heaptide.job("steps")
+        async def steps():
+            begun.append(jobs.current())
+            try:
+                yield 1
+            finally:
+                await asyncio.sleep(0)
+                show("finally")
+        async def use():
+            made.append(steps())
+            await made[0].__anext__()
+        made = []
+        asyncio.run(use())
+        made.clear()
+        show(begun[0].outcome)
+        """,
+    )
+    assert shown == [["finally"], ["ok"]]
+
+
 CALLS = """
 @heaptide.job("call", key="a", queue="mail")
 def function():

@@ -106,6 +106,8 @@ def test_forked_child_has_its_own_file_and_does_not_end_its_parents_job(tmp_path
     assert events == [("inner", "begin"), ("inner", "end"), ("outer", "begin"), ("outer", "end")]
     pids = {line["name"]: line["pid"] for line in lines(tmp_path / "jobs")}
     assert pids["inner"] != pids["outer"]
+    threads = {line["name"]: line["thread"] for line in lines(tmp_path / "jobs")}
+    assert threads == pids, "each job ran in the main thread of its process"
 
 
 @pytest.mark.once

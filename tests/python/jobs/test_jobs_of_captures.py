@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from support.commands import Finished, heaptide
-from support.job_records import rows
+from support.controlled_program import page_data
+from support.job_records import rows, run_jobs
 
 pytestmark = pytest.mark.once
 
@@ -53,3 +54,37 @@ def test_capture_and_records_of_the_same_jobs_are_joined(tmp_path: Path, heaptid
     heaptide("jobs", "--html", "-o", page, folder, capture)
     assert page.stat().st_size > 10_000
     assert json.loads(heaptide("jobs", "--json", "--job", "leaky", folder).stdout)[0]["peak_of"] == "resident size"
+
+
+def test_jobs_of_a_sampled_capture_have_the_errors_of_their_sizes(
+    tmp_path: Path, heaptide_run: Callable[..., Finished]
+) -> None:
+    exact = heaptide_run(PROGRAM).capture
+    assert rows(exact)["leaky"]["peak_max_error_bytes_95"] == 0
+    sampled = heaptide_run(PROGRAM, "--sample=64k").capture
+    leaky = rows(sampled)["leaky"]
+    assert abs(leaky["peak_p50"] - 5_300_000) < 3 * leaky["peak_p50_error_bytes_95"]
+    assert leaky["peak_max_error_bytes_95"] > 0
+    page = tmp_path / "jobs.html"
+    heaptide("jobs", "--html", "-o", page, sampled)
+    assert '"peak_error":[' in page_data(page.read_text())
+    stats = json.loads(heaptide("stats", "--json", "--by", "job", sampled).stdout)
+    (leaky,) = (job for job in stats["heaptide"]["jobs"] if job["name"] == "leaky")
+    for number, truth in (("allocated", 12 * 5_300_000), ("peak", 5_300_000), ("retained_now", 12 * 300_000)):
+        assert abs(leaky[f"{number}_bytes"] - truth) < 3 * leaky[f"{number}_error_bytes_95"], number
+
+
+def test_largest_site_states_how_many_runs_were_measured(tmp_path: Path) -> None:
+    program = PROGRAM.partition("for number")[0] + (
+        "for number in range(4): leaky(number)\n"
+        "with heaptide.Tracker('part.tide'):\n"
+        "    for number in range(4, 10): leaky(number)\n"
+    )
+    run_jobs(tmp_path, program)
+    sources = (tmp_path / "jobs", tmp_path / "part.tide")
+    leaky = rows(*sources)["leaky"]
+    assert [leaky["runs"], leaky["site_runs"]] == [10, 6]
+    assert 1_800_000 <= leaky["site_bytes"] < 1_801_000
+    text = heaptide("jobs", *sources).stdout
+    assert "1.80 MB left by the 6 measured runs, " in text
+    assert "left by all runs, " in heaptide("jobs", tmp_path / "part.tide").stdout

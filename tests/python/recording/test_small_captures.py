@@ -139,3 +139,25 @@ def test_captures_of_running_children_are_kept(tmp_path: Path) -> None:
     assert f"x_memory.bin.{running}" in names
     # The last child was running at the last check, or was forked after it.
     assert names.count("x_memory.bin.") <= 3
+
+
+def test_heaptide_run_deletes_captures_of_children_only_beyond_a_limit_that_is_set(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os\n"
+        "for _ in range(32):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(child, 0)\n"
+    )
+
+    def n_captures(name: str, **env: str) -> int:
+        command = ("-m", "heaptide", "run", "-q", "--follow-fork", "-o", f"{name}.tide", script)
+        python(*command, cwd=tmp_path, **env)
+        return len(list(tmp_path.glob(f"{name}.tide.*")))
+
+    assert n_captures("all") == 32
+    # The last check comes with the 32nd fork, whose child is still running then.
+    assert n_captures("few", HEAPTIDE_KEEP_CHILDREN="2") <= 4
+    assert n_captures("small", HEAPTIDE_KEEP_TOTAL="1k") <= 3

@@ -1,7 +1,7 @@
 /** The selected job: distribution of its peaks and durations, verdict, site, and its flame graph. */
 import { bytes, plural, signed, whole } from '../model/format.ts';
 import { settings } from '../state.ts';
-import { type Capture, confidence, type Histogram, type JobsData, limit, type Row, time } from './data.ts';
+import { type Capture, confidence, estimate, type Histogram, type JobsData, limit, type Row, time } from './data.ts';
 
 export function Detail({ data, row }: { data: JobsData; row: Row }) {
   const at = data.rows.indexOf(row);
@@ -12,7 +12,7 @@ export function Detail({ data, row }: { data: JobsData; row: Row }) {
       <p class="finding">{finding(data, row)}</p>
       {row.site && (
         <p>
-          Largest site: <code>{row.site}</code> {row.site_bytes !== null && `(${bytes(row.site_bytes)} ${row.site_of === 'peak' ? 'at the peaks of' : 'left by'} all runs)`}
+          Largest site: <code>{row.site}</code> {row.site_bytes !== null && `(${bytes(row.site_bytes)} ${row.site_of === 'peak' ? 'at the peaks of' : 'left by'} ${measured(row)})`}
         </p>
       )}
       <p>{measuresText(row)}</p>
@@ -26,6 +26,12 @@ export function Detail({ data, row }: { data: JobsData; row: Row }) {
   );
 }
 
+/** The runs whose sites are known. */
+function measured(row: Row): string {
+  const runs = row.site_runs ?? row.runs;
+  return runs < row.runs ? `the ${plural(runs, 'measured run')}` : 'all runs';
+}
+
 function outcomesText(row: Row): string {
   const parts = (['ok', 'failed', 'killed', 'skipped', 'deferred', 'retried', 'running'] as const)
     .filter((name) => row[name] > 0)
@@ -37,9 +43,16 @@ function outcomesText(row: Row): string {
 
 /** The numbers whose columns a narrow window hides. */
 function measuresText(row: Row): string {
-  const peaks = row.peak_max === null ? [] : [`peak ${bytes(row.peak_p50!)} (median), ${bytes(row.peak_p95!)} (95%), ${bytes(row.peak_max)} (highest)`];
+  const peaks =
+    row.peak_max === null
+      ? []
+      : [
+          `peak ${estimate(row.peak_p50!, row.peak_p50_error_bytes_95)} (median)`,
+          `${estimate(row.peak_p95!, row.peak_p95_error_bytes_95)} (95%)`,
+          `${estimate(row.peak_max, row.peak_max_error_bytes_95)} (highest)`,
+        ];
   const times = row.seconds_p50 === null ? [] : [`duration ${time(row.seconds_p50)} (median)`];
-  return [...peaks, ...times].join(' · ');
+  return [peaks.join(', '), ...times].filter(Boolean).join(' · ');
 }
 
 function finding(data: JobsData, row: Row): string {
@@ -96,7 +109,7 @@ function RunDetail({ data }: { data: JobsData }) {
     data.outcomes[spans.outcome[at]!],
     `${clock(data.head.from + spans.from[at]!)} for ${time(spans.to[at]! - spans.from[at]!)}`,
     `process ${worker.name} on ${worker.host}`,
-    spans.peak[at] !== null && `peak ${bytes(spans.peak[at]!)}`,
+    spans.peak[at] !== null && `peak ${estimate(spans.peak[at]!, spans.peak_error[at]!)}`,
     spans.retained[at] !== null && `left ${signed(spans.retained[at]!, 'bytes')}`,
   ];
   return <p class="run">Selected run: {facts.filter(Boolean).join(' · ')}</p>;

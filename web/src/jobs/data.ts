@@ -1,5 +1,5 @@
 /** The data of the jobs page, as `report::json::jobs` writes it, and the formats of its numbers. */
-import { duration, percent, whole } from '../model/format.ts';
+import { bytes, duration, percent, whole } from '../model/format.ts';
 
 export interface Histogram {
   from: number;
@@ -26,6 +26,10 @@ export interface Row {
   peak_p95: number | null;
   peak_max: number | null;
   peak_of: string | null;
+  /** The errors (95%) of the three peaks: 0 for exact ones, `null` for resident sizes. */
+  peak_p50_error_bytes_95: number | null;
+  peak_p95_error_bytes_95: number | null;
+  peak_max_error_bytes_95: number | null;
   seconds_p50: number | null;
   seconds_p95: number | null;
   seconds_max: number | null;
@@ -36,6 +40,8 @@ export interface Row {
   confidence: number | null;
   site: string | null;
   site_bytes: number | null;
+  /** The runs whose own blocks were measured. */
+  site_runs: number | null;
   site_of: 'retained' | 'peak' | null;
   error: string | null;
   suggested_limit_bytes: number | null;
@@ -87,10 +93,16 @@ export interface JobsData {
     outcome: number[];
     key: (string | null)[];
     peak: (number | null)[];
+    peak_error: number[];
     retained: (number | null)[];
     /** −1 if the run was not recorded. */
     capture: number[];
   };
+}
+
+/** Formats a size with its error (95%), if it is an estimate. */
+export function estimate(value: number, error: number | null): string {
+  return error === null || error < 1 ? bytes(value) : `${bytes(value)} ± ${bytes(error)}`;
 }
 
 export function time(seconds: number): string {

@@ -50,6 +50,7 @@ impl JobRuns {
             capture: capture.into(),
             numbers: RunNumbers {
                 peak_bytes: job.peak.bytes.into(),
+                peak_error: job.peak.error_bytes() as f32,
                 retained_bytes: left.into(),
                 is_sampled,
                 sites,

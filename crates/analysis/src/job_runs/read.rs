@@ -149,6 +149,7 @@ impl RecordReader {
                 retained_bytes: line.retained_bytes.into(),
                 name_bytes: line.name_bytes.into(),
                 is_sampled: false,
+                peak_error: 0.0,
                 sites,
                 are_sites_of_peak: false,
             },

@@ -39,6 +39,8 @@ pub struct RunNumbers {
     pub are_sites_of_peak: bool,
     /// Whether the numbers of the job's blocks are estimates.
     pub is_sampled: bool,
+    /// The error (95%) of `peak_bytes` in bytes; 0 if it is exact.
+    pub peak_error: f32,
 }
 
 /// A range of the sites of all runs. A separate list for each run would take twice the memory.
@@ -299,6 +301,9 @@ impl RunNumbers {
         self.resident_before = self.resident_before.or(other.resident_before);
         self.resident_after = self.resident_after.or(other.resident_after);
         self.resident_peak = self.resident_peak.or(other.resident_peak);
+        if !self.peak_bytes.is_known() {
+            self.peak_error = other.peak_error;
+        }
         if !self.peak_bytes.is_known() && !self.retained_bytes.is_known() {
             self.is_sampled = other.is_sampled;
             self.peak_bytes = other.peak_bytes;

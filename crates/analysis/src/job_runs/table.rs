@@ -155,6 +155,8 @@ pub struct JobRow {
     pub seconds: Option<Quantiles<f64>>,
     pub peak_kind: PeakKind,
     pub peak: Option<Quantiles<u64>>,
+    /// The errors (95%) of the three peaks in bytes; 0 for exact ones. `None` if the peaks are resident sizes.
+    pub peak_error: Option<Quantiles<u64>>,
     pub peak_distribution: Option<Distribution>,
     pub seconds_distribution: Option<Distribution>,
     pub retained: Option<RetainedPerRun>,
@@ -186,8 +188,10 @@ impl JobRow {
 pub struct LargestSite {
     /// `function at file:line`.
     pub location: String,
-    /// The sum over all runs.
+    /// The sum over the measured runs.
     pub bytes: u64,
+    /// The runs whose own blocks were measured; others have no sites.
+    pub n_runs: u64,
     /// Whether `bytes` are those at the peaks of the runs, not those that the runs left.
     pub is_of_peak: bool,
 }
@@ -292,7 +296,7 @@ impl Group<'_> {
     fn row(&self, name: &str) -> JobRow {
         let mut seconds: Vec<f64> = self.iter().filter_map(|run| run.seconds.get()).collect();
         seconds.sort_unstable_by(f64::total_cmp);
-        let (peak_kind, peaks) = self.peaks();
+        let (peak_kind, peaks, peak_errors) = self.peaks();
         let (n_processes, n_hosts) = workers_of(self.runs, self.members);
         // If all runs were killed, only their sizes at the start may be known, and a limit of these would be too low.
         let is_measured = self
@@ -312,6 +316,7 @@ impl Group<'_> {
             n_hosts,
             peak_kind,
             peak: Quantiles::of(&peaks),
+            peak_error: Quantiles::of(&peak_errors),
             peak_distribution: Distribution::of(&peaks, |peak| peak as f64),
             seconds_distribution: Distribution::of(&seconds, |seconds| seconds),
             seconds: Quantiles::of(&seconds),
@@ -324,20 +329,24 @@ impl Group<'_> {
         }
     }
 
-    /// Returns the peaks, the smallest first. All are of one kind: the job's own if any run has it.
-    fn peaks(&self) -> (PeakKind, Vec<u64>) {
-        let own = self.iter().filter_map(|run| run.numbers.peak_bytes.get());
-        let own: Vec<u64> = own.collect();
-        let (kind, mut values) = if own.is_empty() {
+    /// Returns the peaks, the smallest first, and their errors if they are the job's own. All are of one kind: the job's own
+    /// if any run has it.
+    fn peaks(&self) -> (PeakKind, Vec<u64>, Vec<u64>) {
+        let own = self.iter().filter_map(|run| {
+            let numbers = &run.numbers;
+            Some((numbers.peak_bytes.get()?, numbers.peak_error as u64))
+        });
+        let mut own: Vec<(u64, u64)> = own.collect();
+        if own.is_empty() {
             // The peak of a killed run is unknown, even if its resident size at the start is known.
             let measured = self.iter().filter(|run| run.knows_resident_high());
-            let resident = measured.filter_map(JobRun::resident_high);
-            (PeakKind::Resident, resident.collect())
-        } else {
-            (PeakKind::Job, own)
-        };
-        values.sort_unstable();
-        (kind, values)
+            let mut resident: Vec<u64> = measured.filter_map(JobRun::resident_high).collect();
+            resident.sort_unstable();
+            return (PeakKind::Resident, resident, Vec::new());
+        }
+        own.sort_unstable();
+        let (peaks, errors) = own.into_iter().unzip();
+        (PeakKind::Job, peaks, errors)
     }
 
     /// All numbers have the same basis: the one that most runs have.
@@ -412,9 +421,14 @@ impl Group<'_> {
             *sum = sum.saturating_add(n);
         }
         let (site, bytes) = largest(bytes, &self.runs.sites.values)?;
+        let is_measured = |run: &&JobRun| {
+            let numbers = &run.numbers;
+            numbers.peak_bytes.is_known() || numbers.retained_bytes.is_known()
+        };
         Some(LargestSite {
             location: self.runs.sites.values[site as usize].clone(),
             bytes,
+            n_runs: self.iter().filter(is_measured).count() as u64,
             is_of_peak,
         })
     }

@@ -98,8 +98,9 @@ fn collect_from(client: &ControlClient, folder: &Path) -> Result<Value, Failure>
         }
     }
     answer!(
-        "{}: {n_files} files, {n_bytes} bytes from {}",
+        "{}: {n_files} {}, {n_bytes} bytes from {}",
         into.display(),
+        if n_files == 1 { "file" } else { "files" },
         client.address()
     );
     Ok(json!({

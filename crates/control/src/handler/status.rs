@@ -26,6 +26,7 @@ impl Handler {
             "run": config.run,
             "session": own.session,
             "output": own.output,
+            "failed": own.has_failed,
             "mode": self.program.mode().map(mode_to_json),
             "name": config.name,
             "command": config.command,
@@ -57,6 +58,8 @@ fn describe_member(member: &Member) -> Value {
         (None, Some(_)) => "recording",
         (None, None) => "stopped",
     };
+    let failure = "its recording has failed; stop closes the capture";
+    let failure = member.has_failed.then(|| failure.to_owned());
     json!({
         "pid": member.pid,
         "identity": member.identity,
@@ -65,7 +68,7 @@ fn describe_member(member: &Member) -> Value {
         "state": state,
         "session": member.session,
         "output": member.output,
-        "problem": member.problem,
+        "problem": member.problem.clone().or(failure),
     })
 }
 

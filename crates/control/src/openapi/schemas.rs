@@ -125,6 +125,7 @@ pub(crate) fn schemas() -> Value {
         "time_unix_ms": integer(),
         "session": or_null("string"),
         "output": or_null("string"),
+        "failed": boolean("its last recording has failed, for example on a full disk, and was not stopped since"),
         "mode": {"anyOf": [reference("Mode"), {"type": "null"}]},
         "name": text(),
         "command": text(),

@@ -38,6 +38,9 @@ fn row(runs: &JobRuns, row: &JobRow) -> Value {
         "seconds_p95": seconds(row.seconds.map(|seconds| seconds.p95)),
         "seconds_max": seconds(row.seconds.map(|seconds| seconds.max)),
         "peak_of": peak.map(|_| row.peak_kind.name()),
+        "peak_p50_error_bytes_95": row.peak_error.map(|error| error.p50),
+        "peak_p95_error_bytes_95": row.peak_error.map(|error| error.p95),
+        "peak_max_error_bytes_95": row.peak_error.map(|error| error.max),
         "peak_runs": peak.map_or(0, |peak| peak.n_runs),
         "retained_of": retained.map(|retained| retained.basis.name()),
         "retained_runs": retained.map_or(0, |retained| retained.n_runs),
@@ -45,6 +48,7 @@ fn row(runs: &JobRuns, row: &JobRow) -> Value {
         "slope_bytes_per_run": trend.map_or(Value::Null, |trend| number(trend.slope)),
         "confidence": trend.map_or(Value::Null, |trend| number(trend.confidence)),
         "site_bytes": row.site.as_ref().map(|site| site.bytes),
+        "site_runs": row.site.as_ref().map(|site| site.n_runs),
         "site_of": row.site.as_ref().map(|site| if site.is_of_peak { "peak" } else { "retained" }),
         "error": row.error,
         "processes": row.n_processes,
@@ -146,6 +150,7 @@ fn columns(runs: &JobRuns, table: &JobTable, content: &PageContent, from: f64) -
         let run = run(at);
         run.numbers.peak_bytes.or(run.numbers.resident_peak).get()
     };
+    let peak_error = |at: usize| run(at).numbers.peak_error as u64;
     let retained = |at: usize| {
         let run = run(at);
         run.numbers.retained_bytes.get().or(run.resident_growth())
@@ -159,6 +164,7 @@ fn columns(runs: &JobRuns, table: &JobTable, content: &PageContent, from: f64) -
         "outcome": numbered().map(|(_, span)| outcome(span.run)).collect::<Value>(),
         "key": numbered().map(|(_, span)| runs.key_of(run(span.run))).collect::<Value>(),
         "peak": numbered().map(|(_, span)| peak(span.run)).collect::<Value>(),
+        "peak_error": numbered().map(|(_, span)| peak_error(span.run)).collect::<Value>(),
         "retained": numbered().map(|(_, span)| retained(span.run)).collect::<Value>(),
         "capture": numbered()
             .map(|(_, span)| run(span.run).capture.get().map_or(-1, i64::from))

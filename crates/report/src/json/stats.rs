@@ -132,8 +132,10 @@ fn job(job: &JobGroup) -> Value {
         "peak_bytes": job.peak.bytes,
         "retained_bytes": job.retained.bytes,
         "retained_now_bytes": job.retained_now.bytes,
+        "allocated_error_bytes_95": job.allocated.error_bytes() as u64,
         "peak_error_bytes_95": job.peak.error_bytes() as u64,
         "retained_error_bytes_95": job.retained.error_bytes() as u64,
+        "retained_now_error_bytes_95": job.retained_now.error_bytes() as u64,
         "peak_site": site(&job.peak_site),
         "retained_site": site(&job.retained_site),
     })
@@ -147,6 +149,9 @@ fn process_group(group: &ProcessGroup) -> Value {
         "num_allocations": group.allocated.count,
         "peak_bytes": group.peak.bytes,
         "live_bytes": group.live.bytes,
+        "allocated_error_bytes_95": group.allocated.error_bytes() as u64,
+        "peak_error_bytes_95": group.peak.error_bytes() as u64,
+        "live_error_bytes_95": group.live.error_bytes() as u64,
     })
 }
 

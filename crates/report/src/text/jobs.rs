@@ -153,11 +153,18 @@ fn sites(out: &mut dyn Write, rows: &[JobRow], options: &Options) -> io::Result<
     for (row, site) in known {
         let title = title(row, options.worker);
         let what = match site.is_of_peak {
-            true => "at the peaks of all runs",
-            false => "left by all runs",
+            true => "at the peaks of",
+            false => "left by",
+        };
+        let runs = match site.n_runs < row.n_runs {
+            true => format!(
+                "the {}",
+                count(site.n_runs, "measured run", "measured runs")
+            ),
+            false => "all runs".to_owned(),
         };
         let bytes = size(site.bytes);
-        writeln!(out, "  {title}: {bytes} {what}, {}", site.location)?;
+        writeln!(out, "  {title}: {bytes} {what} {runs}, {}", site.location)?;
     }
     Ok(())
 }
@@ -178,7 +185,7 @@ fn legend(out: &mut dyn Write, rows: &[JobRow]) -> io::Result<()> {
     if rows.iter().any(|row| row.retained.is_some_and(is_sampled)) {
         writeln!(
             out,
-            "estimates from sampled recordings; `heaptide stats --by job FILE` shows their errors"
+            "estimates from sampled recordings; --json and --html have the errors of the peaks"
         )?;
     }
     let few = rows.iter().any(|row| {
@@ -253,6 +260,7 @@ mod tests {
             seconds: None,
             peak_kind: PeakKind::Job,
             peak: None,
+            peak_error: None,
             peak_distribution: None,
             seconds_distribution: None,
             retained: Some(retained(Basis::SampledBlocks)),
