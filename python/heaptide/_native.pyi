@@ -51,6 +51,7 @@ __all__ = [
     "docs_page",
     "draw_graph",
     "draw_graph_png",
+    "has_failed",
     "heap_bytes",
     "heap_rows_difference",
     "heap_rows_table",
@@ -237,28 +238,17 @@ class AsyncJobStep(Coroutine[Any, Any, Any]):
 
 @final
 class JobRest:
-    @property
-    def kept_bytes(self) -> int: ...
-    @property
-    def n_kept(self) -> int: ...
-    @property
-    def released_bytes(self) -> int: ...
-    @property
-    def peak_bytes(self) -> int: ...
-    @property
-    def name_bytes(self) -> int | None: ...
-    @property
-    def allocated_bytes(self) -> int: ...
-    @property
-    def n_allocated(self) -> int: ...
-    @property
-    def sites(self) -> list[tuple[int, int, list[tuple[str, str, int]]]]: ...
-    @property
-    def types(self) -> list[tuple[int, int, int, int]]: ...
-    @property
-    def examples(self) -> list[Any]: ...
-    @property
-    def n_lost(self) -> int: ...
+    kept_bytes: int
+    n_kept: int
+    released_bytes: int
+    peak_bytes: int
+    name_bytes: int | None
+    allocated_bytes: int
+    n_allocated: int
+    sites: list[tuple[int, int, list[tuple[str, str, int]]]]
+    types: list[tuple[int, int, int, int]]
+    examples: list[Any]
+    n_lost: int
 
 def job_rest(job: int | None, types: list[type], n_sites: int, example_type: int | None) -> JobRest | None: ...
 def process_facts() -> list[tuple[str, str]]: ...

@@ -78,6 +78,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<job_base::JobBase>()?;
     module.add_class::<job_calls::JobCall>()?;
     module.add_class::<job_steps::JobSteps>()?;
+    module.add_class::<job_async_step::AsyncJobStep>()?;
     module.add_class::<job_async_steps::AsyncJobSteps>()?;
     module.add_class::<command::Watched>()?;
     module.add_function(wrap_pyfunction!(command::main, module)?)?;
