@@ -38,14 +38,20 @@ def decorate(job: Job, function: F) -> F:
 
 
 def _async(job: Job, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    if sys.version_info < (3, 11):
+
+        @functools.wraps(function)
+        async def run_call(*args: Any, **kwargs: Any) -> Any:
+            with job.call():
+                return await function(*args, **kwargs)
+
+        return run_call
+    n_required = _n_required(function)
+
     @functools.wraps(function)
-    async def run(*args: Any, **kwargs: Any) -> Any:
+    async def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with job.call():
             return await function(*args, **kwargs)
-
-    if sys.version_info < (3, 11):
-        return run
-    n_required = _n_required(function)
 
     # Missing arguments fail at the call, as without the decorator. uvicorn, for example, calls an application without
     # arguments to learn whether it is a factory.
@@ -53,7 +59,7 @@ def _async(job: Job, function: Callable[..., Coroutine[Any, Any, Any]]) -> Calla
     def call_async(*args: Any, **kwargs: Any) -> Any:
         if len(args) + len(kwargs) < n_required:
             return function(*args, **kwargs)
-        return run(*args, **kwargs)
+        return run(args, kwargs)
 
     return _with_flag(call_async, inspect.CO_COROUTINE)
 
