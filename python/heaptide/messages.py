@@ -59,8 +59,3 @@ def reason(error: BaseException) -> str:
         name = f" ({error.filename})" if error.filename else ""
         return f"{error.strerror}{name}"
     return str(error) or type(error).__name__
-
-
-# The names of these functions in earlier versions.
-say = print_message
-say_once = print_message_once

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyTuple};
 
 use crate::job_async_steps::{AsyncJobSteps, State};
-use crate::job_calls::JobCall;
+use crate::job_calls::{Entry, JobCall};
 use crate::job_steps::failure_of;
 
 pub enum Request {
@@ -88,13 +88,12 @@ impl AsyncJobStep {
             owner.state = State::Ended;
         }
         let generator = owner.generator_if_made(py);
-        let call = (is_marked && !is_first).then(|| owner.call.same(py));
         drop(owner);
-        let call = match call {
-            None if is_marked => Some(AsyncJobSteps::begin(steps)?),
-            call => call,
-        };
-        let reset = call.map(|call| call.enter(py)).transpose()?.flatten();
+        if is_marked && is_first {
+            AsyncJobSteps::begin(steps)?;
+        }
+        let entry = is_marked.then(|| steps.borrow().call.entry(py));
+        let reset = entry.map(Entry::enter).transpose()?.flatten();
         let body = generator.map_or_else(|| AsyncJobSteps::generator(steps), Ok);
         let inner = body.and_then(|body| match &this.request {
             Request::Next => call_slot(&body, ffi::Py_am_anext)?.ok_or_else(|| PyErr::fetch(py)),
@@ -159,7 +158,13 @@ impl AsyncJobStep {
             };
         // A request for the next value can be used again.
         let is_spare = !is_last && matches!(this.request, Request::Next);
-        let idle = is_spare.then(|| (this.inner.take(), this.steps.take()));
+        let idle = is_spare.then(|| {
+            let (inner, steps) = (this.inner.take(), this.steps.take());
+            (
+                inner.map(|it| it.into_bound(py)),
+                steps.map(|it| it.into_bound(py)),
+            )
+        });
         drop(this);
         JobCall::leave(py, reset)?;
         let mut owner = steps.borrow_mut();
@@ -256,12 +261,18 @@ fn next<'py>(awaitable: &Bound<'py, PyAny>) -> PyResult<Answer<'py>> {
     if let Some(awaited) = call_slot(awaitable, ffi::Py_tp_iternext)? {
         return Ok(Answer::Waits(awaited));
     }
-    // SAFETY: the GIL is held, and the exception types live as long as the interpreter.
+    // SAFETY: the GIL is held, and the exception types live as long as the interpreter. The type is only compared.
     unsafe {
-        if ffi::PyErr_ExceptionMatches(ffi::PyExc_StopIteration) != 0 {
+        // Its own type is compared first, because that takes a third of the instructions of a match.
+        let error = ffi::PyErr_Occurred();
+        let is = |type_| error == type_ || ffi::PyErr_GivenExceptionMatches(error, type_) != 0;
+        if error == ffi::PyExc_StopAsyncIteration {
+            return Ok(Answer::Returned);
+        }
+        if is(ffi::PyExc_StopIteration) {
             return Ok(Answer::Produced);
         }
-        if ffi::PyErr_ExceptionMatches(ffi::PyExc_StopAsyncIteration) != 0 {
+        if is(ffi::PyExc_StopAsyncIteration) {
             return Ok(Answer::Returned);
         }
     }

@@ -76,12 +76,12 @@ impl AsyncJobSteps {
     }
 
     /// Begins the job, whose steps make it current.
-    pub fn begin(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<JobCall> {
+    pub fn begin(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<()> {
         let py = slf.py();
         let mut call = slf.borrow().call.another(py);
         call.begin(py, false)?;
-        slf.borrow_mut().call = call.same(py);
-        Ok(call)
+        std::mem::replace(&mut slf.borrow_mut().call, call).discard(py);
+        Ok(())
     }
 
     /// Closes the body of an object that the program no longer refers to, and ends the job. As for generators of Python, the

@@ -125,7 +125,7 @@ impl JobBase {
         if is_current && thread.is_none_or(|thread| thread == marks::own_thread()) {
             // From here on the hooks assign memory to the job.
             let token = slf.borrow().token(py);
-            let reset = token.map(|token| marks.enter(py, &token)).transpose()?;
+            let reset = token.map(|token| marks.enter(token.bind(py))).transpose()?;
             if let Some(mark) = &mut slf.borrow_mut().mark {
                 mark.reset = reset;
             }
@@ -426,7 +426,7 @@ impl JobBase {
         let (Some(token), Some(marks)) = (token, Marks::get(py)) else {
             return JobBase::run_whole(slf, function, args, kwargs);
         };
-        let reset = marks.enter(py, &token)?;
+        let reset = marks.enter(token.bind(py))?;
         let result = function.call(args, kwargs);
         marks.leave(py, reset)?;
         result

@@ -19,6 +19,24 @@ pub struct JobCall {
     token: Option<Py<PyBytes>>,
 }
 
+pub struct Entry<'py> {
+    number: u32,
+    token: Option<Bound<'py, PyBytes>>,
+}
+
+impl Entry<'_> {
+    /// Makes the job current. Returns the value that [`JobCall::leave`] needs; `None` if the program has ended the job.
+    pub fn enter(self) -> PyResult<Option<Py<PyAny>>> {
+        let Some(token) = self.token.filter(|_| running_jobs::contains(self.number)) else {
+            return Ok(None);
+        };
+        match Marks::get(token.py()) {
+            Some(marks) => marks.enter(&token).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
 impl JobCall {
     pub fn new(like: &Bound<'_, JobBase>) -> JobCall {
         JobCall {
@@ -69,7 +87,7 @@ impl JobCall {
         let (mut mark, _) = Mark::begin(py);
         (self.number, self.token) = (mark.number, Some(mark.token.clone_ref(py)));
         mark.reset = is_current
-            .then(|| marks.enter(py, &mark.token))
+            .then(|| marks.enter(mark.token.bind(py)))
             .transpose()?;
         let like = self.like.clone_ref(py);
         let call = Call {
@@ -93,14 +111,23 @@ impl JobCall {
         }
     }
 
-    /// Makes the job current. Returns the value that [`JobCall::leave`] needs; `None` if the program has ended the job.
-    pub fn enter(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match (&self.token, Marks::get(py)) {
-            (Some(token), Some(marks)) if running_jobs::contains(self.number) => {
-                marks.enter(py, token).map(Some)
-            }
-            _ => Ok(None),
+    /// What makes the job current. Its owner need not be borrowed meanwhile.
+    pub fn entry<'py>(&self, py: Python<'py>) -> Entry<'py> {
+        Entry {
+            number: self.number,
+            token: self.token.as_ref().map(|token| token.bind(py).clone()),
         }
+    }
+
+    /// Makes the job current, as [`Entry::enter`] does.
+    pub fn enter(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.entry(py).enter()
+    }
+
+    /// Drops a call, faster than without the GIL.
+    pub fn discard(self, py: Python<'_>) {
+        drop(self.like.into_bound(py));
+        drop(self.token.map(|token| token.into_bound(py)));
     }
 
     /// Undoes [`JobCall::enter`].

@@ -116,17 +116,18 @@ impl Marks {
     }
 
     /// Makes the job of a token current in the context of the caller. Returns the value that [`Marks::leave`] needs.
-    pub fn enter(&self, py: Python<'_>, token: &Py<PyBytes>) -> PyResult<Py<PyAny>> {
+    pub fn enter(&self, token: &Bound<'_, PyBytes>) -> PyResult<Py<PyAny>> {
         // SAFETY: the GIL is held, and both objects are alive. The result is a new reference, or NULL with an exception.
         unsafe {
             let reset =
                 (self.symbols.context_set)(self.variable.as_ptr().cast(), token.as_ptr().cast());
-            Bound::from_owned_ptr_or_err(py, reset.cast()).map(Bound::unbind)
+            Bound::from_owned_ptr_or_err(token.py(), reset.cast()).map(Bound::unbind)
         }
     }
 
     /// Undoes [`Marks::enter`].
     pub fn leave(&self, py: Python<'_>, reset: Py<PyAny>) -> PyResult<()> {
+        let reset = reset.into_bound(py);
         // SAFETY: the GIL is held, both objects are alive, and `enter` got the second one for the first one.
         let code = unsafe {
             (self.symbols.context_reset)(self.variable.as_ptr().cast(), reset.as_ptr().cast())

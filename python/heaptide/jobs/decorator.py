@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
     from typing import TypeVar
 
     from heaptide.jobs.job import Job
@@ -28,19 +28,58 @@ def decorate(job: Job, function: F) -> F:
     if inspect.isgeneratorfunction(function):
         return cast("F", _generator(job, function))
     if inspect.iscoroutinefunction(function):
-
-        @functools.wraps(function)
-        async def call_async(*args: Any, **kwargs: Any) -> Any:
-            with job.call():
-                return await function(*args, **kwargs)
-
-        return cast("F", call_async)
+        return cast("F", _async(job, function))
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return job.run_another(function, args, kwargs)
 
     return cast("F", call)
+
+
+def _async(job: Job, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+    if sys.version_info < (3, 11):
+
+        @functools.wraps(function)
+        async def run_call(*args: Any, **kwargs: Any) -> Any:
+            with job.call():
+                return await function(*args, **kwargs)
+
+        return run_call
+    n_required = _n_required(function)
+
+    @functools.wraps(function)
+    async def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with job.call():
+            return await function(*args, **kwargs)
+
+    # Missing arguments fail at the call, as without the decorator. uvicorn, for example, calls an application without
+    # arguments to learn whether it is a factory.
+    @functools.wraps(function)
+    def call_async(*args: Any, **kwargs: Any) -> Any:
+        if len(args) + len(kwargs) < n_required:
+            return function(*args, **kwargs)
+        return run(args, kwargs)
+
+    return _with_flag(call_async, inspect.CO_COROUTINE)
+
+
+def _n_required(function: Callable[..., Any]) -> int:
+    """Return the number of parameters without defaults."""
+    named = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    parameters = inspect.signature(function).parameters.values()
+    return sum(it.kind in named and it.default is inspect.Parameter.empty for it in parameters)
+
+
+def _with_flag(function: Any, flag: int) -> Any:
+    """Let `inspect` take a plain function for one that makes a coroutine or an asynchronous generator.
+
+    `inspect` reads the flag. The interpreter does not: since Python 3.11, an instruction of the code makes the
+    coroutine or the generator, and this code has none.
+    """
+    code = function.__code__
+    function.__code__ = code.replace(co_flags=code.co_flags | flag)
+    return function
 
 
 def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> Callable[..., Any]:
@@ -59,11 +98,7 @@ def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
     def call_async_generator(*args: Any, **kwargs: Any) -> Any:
         return job.async_steps(function, args, kwargs)
 
-    # `inspect.isasyncgenfunction` reads the flag. The interpreter does not: since Python 3.11, an instruction in the
-    # code makes the generator, and this code has none.
-    code = call_async_generator.__code__
-    call_async_generator.__code__ = code.replace(co_flags=code.co_flags | inspect.CO_ASYNC_GENERATOR)
-    return call_async_generator
+    return _with_flag(call_async_generator, inspect.CO_ASYNC_GENERATOR)
 
 
 def _async_generator_of_python(

@@ -134,6 +134,7 @@ class Tracker:
         self._path = os.path.abspath(destination)
         self._overwrite = overwrite
         self._is_recording = False
+        self._session: bytes | None = None
 
     def start(self) -> None:
         """Start the recording."""
@@ -142,6 +143,7 @@ class Tracker:
     def _start(self) -> None:
         warning = start(self._path, self._options, overwrite=self._overwrite)
         self._is_recording = True
+        self._session = _native.session_id()
         if warning is not None:
             import warnings
 
@@ -156,7 +158,7 @@ class Tracker:
         """Stop the recording and complete the file. Does nothing if this tracker is not recording."""
         if self._is_recording:
             self._is_recording = False
-            stop()
+            stop_session(self._session)
 
     def set_mode(
         self, mode: str | None = None, *, sample: int | bool | None = None, native: bool | None = None
@@ -261,6 +263,12 @@ def stop_only(path: str) -> None:
     After a failure, a thread of Heaptide may be about to print the reason; stopping waits for it.
     """
     if _native.active() in (None, path):
+        stop()
+
+
+def stop_session(session: bytes | None) -> None:
+    """Stop the recording of this session, which forked children share, or one that has failed."""
+    if _native.session_id() in (None, session):
         stop()
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import stat
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,29 @@ def _listed(program: ControlledProgram) -> list[str]:
 
 
 @needs_root
-def test_folder_for_sessions_of_another_user_is_refused(tmp_path: Path) -> None:
-    sessions = tmp_path / "sessions"
-    sessions.mkdir(mode=0o755)
-    os.chown(sessions, OTHER, OTHER)
-    done = python("-c", "print('ran')", cwd=tmp_path, HEAPTIDE_CONTROL="0", HEAPTIDE_SESSIONS=str(sessions))
-    assert done.stdout == "ran\n"
-    assert f"the folder {sessions} belongs to another user, who can replace its files" in done.stderr
+def test_folder_for_sessions_of_another_user_is_refused_to_all_but_root() -> None:
+    program = f"""
+import os, sys
+from heaptide import _native
+sticky, own = sys.argv[1:]
+_native.check_folder(sticky)
+os.setuid({OTHER})
+_native.check_folder(own)
+try:
+    _native.check_folder(sticky)
+except PermissionError as error:
+    print(error)
+"""
+    # Other users cannot enter the folders of pytest.
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for below, owner, mode in (("sticky", OTHER + 1, 0o1777), ("own", OTHER, 0o755)):
+            (folder / below).mkdir()
+            (folder / below).chmod(mode)
+            os.chown(folder / below, owner, owner)
+        done = python("-c", program, str(folder / "sticky"), str(folder / "own"), cwd=folder)
+    assert f"the folder {folder}/sticky belongs to another user, who can replace its files" in done.stdout
 
 
 @needs_root

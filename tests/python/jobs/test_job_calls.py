@@ -333,3 +333,28 @@ def test_recording_that_starts_during_a_call_contains_its_job(tmp_path: Path, fo
     )
     (line,) = [line for line in parse(capture) if line.startswith("JOB ")]
     assert "call" in line and "key=a" in line and "queue=mail" in line
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 makes a coroutine at any call of such a function")
+def test_missing_arguments_of_an_async_function_fail_at_the_call(tmp_path: Path) -> None:
+    # uvicorn calls an application without arguments: if this fails with TypeError, the application is not a factory.
+    shown = run(
+        tmp_path,
+        """
+        import inspect
+        async def plain(scope, receive=None, *, send):
+            return scope, send
+        decorated = heaptide.job("request")(plain)
+        for function in (plain, decorated):
+            try:
+                function()
+            except TypeError as error:
+                show(str(error))
+            show(inspect.iscoroutinefunction(function), asyncio.iscoroutinefunction(function))
+            coroutine = function("http", send=3)
+            show(asyncio.iscoroutine(coroutine), coroutine.__qualname__, asyncio.run(coroutine))
+        """,
+    )
+    assert shown[:3] == shown[3:]
+    assert "missing 1 required positional argument: 'scope'" in shown[0][0]
+    assert shown[1:3] == [[True, True], [True, "plain", ["http", 3]]]

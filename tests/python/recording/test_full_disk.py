@@ -116,3 +116,25 @@ def test_page_of_an_incomplete_capture_shows_this_first(folder: Path, command: s
     heaptide(command, "-f", "-o", "page.html", "cut.tide", cwd=folder)
     first = data_of(folder / "page.html")["head"]["warnings"][0]
     assert "the capture is incomplete: recording stopped after" in first
+
+
+@pytest.mark.parametrize("module", ["heaptide", "heaptide.compat.memray"])
+def test_end_of_a_failed_tracker_does_not_stop_a_later_recording(tmp_path: Path, module: str) -> None:
+    program = f"""
+import resource
+import heaptide
+from {module} import Tracker
+no_limit = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+resource.setrlimit(resource.RLIMIT_FSIZE, (290_000, resource.RLIM_INFINITY))
+with Tracker("first.tide"):
+    held = [bytes(600 + number % 3001) for number in range(100_000)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, no_limit)
+    later = heaptide.Tracker("later.tide")
+    later.start()
+print(heaptide.active())
+later.stop()
+print(heaptide.active())
+"""
+    done = python("-c", program, cwd=tmp_path)
+    assert done.stdout.split() == ["True", "False"]
+    assert "the program continues without being recorded" in done.stderr

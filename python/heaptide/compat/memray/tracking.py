@@ -77,6 +77,7 @@ class Tracker:
         )
         self._is_used = False
         self._is_recording = False
+        self._session: bytes | None = None
 
     def _serve(self, destination: SocketDestination, native_traces: bool) -> str:
         """Wait for a reader. Returns the path of the capture, or the null device if the port cannot be used."""
@@ -141,6 +142,7 @@ class Tracker:
             importlib.import_module("heaptide.compat.memray.object_tracking")
         warning = tracker.start(self._path, self._options, overwrite=self._overwrite, outer_functions=outer_functions)
         self._is_recording = True
+        self._session = _native.session_id()
         if warning is not None:
             print_message(f"{warning}; Python stacks are left out of {self._path}")
 
@@ -156,7 +158,7 @@ class Tracker:
     def _exit(self) -> None:
         if self._is_recording:
             self._is_recording = False
-            tracker.stop()
+            tracker.stop_session(self._session)
             if self._tracks_objects:
                 from heaptide.compat.memray import object_tracking
 
