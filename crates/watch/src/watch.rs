@@ -63,6 +63,8 @@ pub struct Finished {
     pub n_oom_kills: u64,
     /// The largest sum of all processes, by the plan's backend.
     pub peak_bytes: u64,
+    /// The largest size of the first process.
+    pub first_process_peak_bytes: u64,
     /// Processes that count with their resident size, because only their user may read the size of the backend.
     pub n_resident_only: usize,
     /// The error that made the file incomplete. It does not affect the program.
@@ -104,6 +106,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         limit: None,
         n_kills_before,
         peak_bytes: 0,
+        first_process_peak_bytes: 0,
         n_ticks: 0,
         slow: None,
         header: header.clone(),
@@ -149,6 +152,7 @@ pub fn watch(plan: Plan, file: File, path: &Path) -> Result<Finished, StartError
         ending,
         n_oom_kills,
         peak_bytes: session.peak_bytes,
+        first_process_peak_bytes: session.first_process_peak_bytes,
         n_resident_only: match session.header.backend {
             Backend::Rss => 0,
             Backend::Pss | Backend::Uss => session.tree.map_or(0, |tree| tree.n_of_other_users),
@@ -179,6 +183,7 @@ struct Session {
     limit: Option<u64>,
     n_kills_before: u64,
     peak_bytes: u64,
+    first_process_peak_bytes: u64,
     n_ticks: u64,
     slow: Option<Instant>,
     header: Header,
@@ -228,6 +233,9 @@ impl Session {
             .iter()
             .map(|(.., memory)| memory.by(self.header.backend));
         self.peak_bytes = self.peak_bytes.max(sizes.sum());
+        let first = processes.iter().find(|(number, ..)| *number == 0);
+        let first = first.map_or(0, |(.., memory)| memory.by(self.header.backend));
+        self.first_process_peak_bytes = self.first_process_peak_bytes.max(first);
         let tick = Tick {
             time_s,
             processes,

@@ -50,6 +50,8 @@ MAX_SAMPLE_BYTES = 1 << 50
 MAX_INTERVAL_MS = 86_400_000
 
 _lifecycle = allocate_lock()
+# The object that started the current recording, if it will call `stop_owned`.
+_owner: object = None
 
 
 def lifecycle() -> LockType:
@@ -134,16 +136,14 @@ class Tracker:
         self._path = os.path.abspath(destination)
         self._overwrite = overwrite
         self._is_recording = False
-        self._session: bytes | None = None
 
     def start(self) -> None:
         """Start the recording."""
         _native.unrecorded(Tracker._start, self)
 
     def _start(self) -> None:
-        warning = start(self._path, self._options, overwrite=self._overwrite)
+        warning = start(self._path, self._options, overwrite=self._overwrite, owner=self)
         self._is_recording = True
-        self._session = _native.session_id()
         if warning is not None:
             import warnings
 
@@ -158,7 +158,7 @@ class Tracker:
         """Stop the recording and complete the file. Does nothing if this tracker is not recording."""
         if self._is_recording:
             self._is_recording = False
-            stop_session(self._session)
+            stop_owned(self)
 
     def set_mode(
         self, mode: str | None = None, *, sample: int | bool | None = None, native: bool | None = None
@@ -200,6 +200,7 @@ def start(
     attached_at_bytes: int = 0,
     outer_functions: list[str] | None = None,
     user_folders: Sequence[str] = (),
+    owner: object = None,
 ) -> str | None:
     """Start a recording of this process. All entry points use it. Returns a warning if Python stacks cannot be read.
 
@@ -210,7 +211,9 @@ def start(
     attached_at_bytes   resident size before `heaptide attach` entered the process, to store in the capture
     outer_functions     functions that reports leave out at the root of a stack, outermost first
     user_folders        further folders of the user's own code, as a platform knows them
+    owner               the object that will call `stop_owned`
     """
+    global _owner
     if _native.has_failed():
         # The failed recording still holds its file and its hooks.
         stop()
@@ -226,7 +229,7 @@ def start(
             if not whole_program:
                 atexit.register(stop_at_exit)
         try:
-            return _native.start(
+            warning = _native.start(
                 path,
                 options,
                 overwrite=overwrite,
@@ -242,6 +245,9 @@ def start(
                 atexit.unregister(stop_at_exit)
                 thread_names.uninstall()
             raise
+        # From here on allocations are recorded; this assignment makes none.
+        _owner = owner
+        return warning
 
 
 def stop() -> tuple[str, bool] | None:
@@ -250,7 +256,9 @@ def stop() -> tuple[str, bool] | None:
 
 
 def _stop() -> tuple[str, bool] | None:
+    global _owner
     with _lifecycle:
+        _owner = None
         atexit.unregister(stop_at_exit)
         thread_names.report_all()
         thread_names.uninstall()
@@ -266,9 +274,9 @@ def stop_only(path: str) -> None:
         stop()
 
 
-def stop_session(session: bytes | None) -> None:
-    """Stop the recording of this session, which forked children share, or one that has failed."""
-    if _native.session_id() in (None, session):
+def stop_owned(owner: object) -> None:
+    """Stop the recording that `owner` started, unless another one has replaced it after a failure."""
+    if _owner is owner:
         stop()
 
 

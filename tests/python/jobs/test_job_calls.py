@@ -350,11 +350,11 @@ def test_missing_arguments_of_an_async_function_fail_at_the_call(tmp_path: Path)
                 function()
             except TypeError as error:
                 show(str(error))
-            show(inspect.iscoroutinefunction(function), asyncio.iscoroutinefunction(function))
+            show(inspect.iscoroutinefunction(function))
             coroutine = function("http", send=3)
             show(asyncio.iscoroutine(coroutine), coroutine.__qualname__, asyncio.run(coroutine))
         """,
     )
     assert shown[:3] == shown[3:]
     assert "missing 1 required positional argument: 'scope'" in shown[0][0]
-    assert shown[1:3] == [[True, True], [True, "plain", ["http", 3]]]
+    assert shown[1:3] == [[True], [True, "plain", ["http", 3]]]

@@ -43,6 +43,20 @@ def test_timeline_holds_the_size_of_the_program(tmp_path: Path) -> None:
     assert any("\u2801" <= letter <= "\u28ff" for letter in chart)
 
 
+def test_summary_states_the_peak_of_a_file_that_has_only_the_first_process(tmp_path: Path) -> None:
+    grows = "from timeline_waiting import wait_for_two_samples; block = bytearray(64 << 20); wait_for_two_samples()"
+    starts = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {grows!r}], check=True)"
+    for options, is_first_only in (((), True), (("-C",), False)):
+        dat = tmp_path / "out.dat"
+        dat.unlink(missing_ok=True)
+        done = record(tmp_path, "-T", "0.02", *options, "-o", dat, "--", sys.executable, "-c", starts)
+        (whole,) = re.findall(r"peak memory: ([\d.]+) MB, all processes together", done.stderr)
+        first = re.findall(r"has only the first process, at most ([\d.]+) MB: -C adds its children", done.stderr)
+        assert len(first) == is_first_only
+        written = float(heaptide("peak", dat).stdout.split()[-2]) * 2**20 / 1e6
+        assert written == pytest.approx(float(first[0] if first else whole), rel=0.01)
+
+
 def test_exit_code_flags_and_streams_of_the_program_are_unchanged(tmp_path: Path) -> None:
     program = "import sys; assert False, 'asserts are on'"
     checked = record(tmp_path, "-q", "--", sys.executable, "-O", "-c", program)

@@ -77,7 +77,6 @@ class Tracker:
         )
         self._is_used = False
         self._is_recording = False
-        self._session: bytes | None = None
 
     def _serve(self, destination: SocketDestination, native_traces: bool) -> str:
         """Wait for a reader. Returns the path of the capture, or the null device if the port cannot be used."""
@@ -140,9 +139,10 @@ class Tracker:
             capture_files.make_room(self._path, KEEP_EARLIER)
         if self._tracks_objects:
             importlib.import_module("heaptide.compat.memray.object_tracking")
-        warning = tracker.start(self._path, self._options, overwrite=self._overwrite, outer_functions=outer_functions)
+        warning = tracker.start(
+            self._path, self._options, overwrite=self._overwrite, outer_functions=outer_functions, owner=self
+        )
         self._is_recording = True
-        self._session = _native.session_id()
         if warning is not None:
             print_message(f"{warning}; Python stacks are left out of {self._path}")
 
@@ -158,7 +158,7 @@ class Tracker:
     def _exit(self) -> None:
         if self._is_recording:
             self._is_recording = False
-            tracker.stop_session(self._session)
+            tracker.stop_owned(self)
             if self._tracks_objects:
                 from heaptide.compat.memray import object_tracking
 

@@ -186,7 +186,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Failure::Ended(error.exit_code())
     })?;
     if !matches.get_flag("quiet") {
-        report_end(&finished, &path);
+        report_end(&finished, &path, format);
     }
     if let Some(error) = &finished.write_error {
         message!(
@@ -298,7 +298,7 @@ fn program_name(target: &Target) -> String {
     )
 }
 
-fn report_end(finished: &Finished, path: &Path) {
+fn report_end(finished: &Finished, path: &Path, format: Format) {
     let shown = path.display().to_string();
     if finished.n_oom_kills > 0 {
         message!("the kernel killed a process of this run because memory ran out");
@@ -313,8 +313,23 @@ fn report_end(finished: &Finished, path: &Path) {
         "peak memory: {}, all processes together",
         units::size(finished.peak_bytes)
     );
+    let first = finished.first_process_peak_bytes;
+    if is_of_first_process(format) && first < finished.peak_bytes {
+        message!(
+            "{shown} has only the first process, at most {}: -C adds its children, and a .timeline file has all",
+            units::size(first)
+        );
+    }
     message!("recorded into {shown}");
     message!("view it with: heaptide plot {}", shell::quote(&shown));
+}
+
+fn is_of_first_process(format: Format) -> bool {
+    let without_children = Format::Mprof {
+        include_children: false,
+        multiprocess: false,
+    };
+    format == without_children
 }
 
 /// Exits like the program, so that the parent sees the same exit code or signal.
