@@ -43,10 +43,11 @@ def _uses_stack(item: pytest.Item) -> bool:
 
 def run_dags(stack: Stack) -> None:
     """Start the stack and wait until one run of each DAG has ended."""
-    stack.start()
+    stack.start_without_scheduler()
     start_workers(stack)
     for dag in ("left_behind", "memory_cases", "other_team", "celery_cases"):
         stack.trigger(dag, "one")
+    stack.start_component("scheduler")
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda dag: stack.wait_for_run(dag, "one"), ("memory_cases", "other_team", "celery_cases")))
     wait(lambda: have_results(stack), "all task processes have written their results")

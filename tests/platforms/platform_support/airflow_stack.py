@@ -168,10 +168,15 @@ class Stack:
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self._tokens: dict[str, str] = {}
 
-    def start(self) -> None:
-        """Start all components and wait for the API server."""
+    def start_without_scheduler(self) -> None:
+        """Start the other components and wait for the API server.
+
+        Trigger runs before the scheduler starts. A request that changes a DAG writes in the event loop of the API
+        server. With SQLite, it blocks the loop for ever if a request of a task holds the lock and waits for the loop.
+        """
         for component in self.COMMANDS:
-            self.start_component(component)
+            if component != "scheduler":
+                self.start_component(component)
         wait(self.is_healthy, "the API server answers")
 
     def start_component(self, component: str, *command: str, **env: str) -> None:
