@@ -158,7 +158,9 @@ class Tracker:
         """Stop the recording and complete the file. Does nothing if this tracker is not recording."""
         if self._is_recording:
             self._is_recording = False
-            stop_owned(self)
+            # As `stop_owned`, whose frame would be an allocation of the program on Python 3.10.
+            if _owner is self:
+                stop()
 
     def set_mode(
         self, mode: str | None = None, *, sample: int | bool | None = None, native: bool | None = None
