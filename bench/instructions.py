@@ -1,4 +1,4 @@
-"""Counts the instructions of workloads, bare and recorded. Other load on the machine does not change the counts.
+"""Counts the instructions of workloads, bare and recorded. Other load hardly changes the counts.
 
     build/bench-3.12/bin/python bench/instructions.py --results bench/results imports frames
 
