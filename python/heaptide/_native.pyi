@@ -6,10 +6,11 @@ from os import PathLike
 from types import CodeType, TracebackType
 from typing import Any, Literal, TypeVar, final
 
-from typing_extensions import Self, disjoint_base
+from typing_extensions import ParamSpec, Self, disjoint_base
 
 from heaptide.recording.tracker import RecordingOptions
 
+_P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Boxes = list[tuple[list[str], str, int, bool, list[tuple[str, str]]]]
 _Proof = tuple[object, object, object]
@@ -103,6 +104,7 @@ __all__ = [
     "trust_contexts",
     "unrecorded",
     "unset_line_trace",
+    "untraced",
     "watch_pressure",
     "write_file",
 ]
@@ -265,6 +267,7 @@ def stop_watcher() -> None: ...
 def start_in_child(facts: list[tuple[str, str]]) -> str | None: ...
 def call_as_main(function: Callable[..., object], *arguments: object) -> BaseException | None: ...
 def print_exception(exception: BaseException) -> None: ...
+def untraced(function: Callable[_P, _R]) -> Callable[_P, _R]: ...
 def run_summary(path: str | PathLike[str], folder: str | PathLike[str]) -> list[str]: ...
 def check_report_options(command: str, options: list[str]) -> str | None: ...
 

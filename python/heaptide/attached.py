@@ -14,7 +14,7 @@ import os
 import sys
 
 from heaptide import _native
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.recording import tracker
 
 # An entry of `sys.modules` that keeps Heaptide's modules alive between two visits.
@@ -129,7 +129,7 @@ def detach() -> list[str] | None:
     return [attachment.path, "" if is_complete else "the capture is incomplete", attachment.request.get("home", "")]
 
 
-@contained
+@untraced
 def _at_exit() -> None:
     """Clean up if the program exits while attached. The tracker completes the capture."""
     if _current is not None and _current.pid == os.getpid():

@@ -128,12 +128,12 @@ def _record(chosen: Settings, name: str, *, is_component: bool = False, joined: 
     import atexit
     import os
 
-    from heaptide.containment import contained
+    from heaptide.containment import untraced
     from heaptide.messages import print_message
     from heaptide.recording import from_settings
 
     # Registered before the program's exit handlers, so that it runs after them.
-    finish = contained(from_settings.finish)
+    finish = untraced(from_settings.finish)
     atexit.register(finish, os.getpid(), chosen.quiet or (joined is not None and joined.is_quiet))
     begun = from_settings.begin(chosen, name, is_component=is_component, whole_program=True, joined=joined)
     if is_component and not chosen.quiet:

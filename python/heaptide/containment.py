@@ -4,6 +4,9 @@ The interpreter and the program call some functions of Heaptide inside the progr
 before and after a fork, in a decorated function, at exit. An exception that left such a function would change the
 program: a thread would never start, or a traceback would appear. Each such function is decorated with
 :func:`contained`, or calls :func:`report_failure` if the decorator would change what the function measures.
+
+Functions that the interpreter calls at a fork or at exit are decorated with :func:`untraced`: a trace function of the
+program that is set then would see them, and could raise in them.
 """
 
 from __future__ import annotations
@@ -34,6 +37,13 @@ def contained(function: Callable[P, R]) -> Callable[P, R | None]:
             return None
 
     return call
+
+
+def untraced(function: Callable[P, R]) -> Callable[P, R | None]:
+    """Decorate as :func:`contained` does, and hide the call from the program's trace and profile functions."""
+    from heaptide import _native  # here, because some users of this module must not load it
+
+    return _native.untraced(contained(function))
 
 
 def report_failure(error: Exception) -> None:

@@ -16,7 +16,7 @@ import sys
 from typing import Any
 
 from heaptide import _native, command_process, labels, redaction, settings
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.messages import print_message_after_fork, reason
 from heaptide.recording import process_group, program, retention, runs, tracker
 
@@ -52,6 +52,7 @@ class Control:
             raise _unusable(options["group"], error) from None
         self.address: str | None = None
         self.socket: str | None = None
+        self._stop_at_exit = untraced(self.stop)
 
     def handle(
         self,
@@ -92,8 +93,6 @@ class Control:
                 os.environ.pop(settings.RUN_FOLDER, None)
         atexit.unregister(self._stop_at_exit)
         self._native.stop(_CLOSING_SECONDS)
-
-    _stop_at_exit = contained(stop)
 
     def _open(self, address: str | None, *, is_forked: bool = False) -> None:
         try:
@@ -320,7 +319,7 @@ def _take_heap(path: str, values: bool, redact: list[str], fork: bool) -> float:
     return taken.paused_seconds * 1000
 
 
-@contained
+@untraced
 def _after_fork_in_child() -> None:
     """Close the parent's listeners in a forked child, and open a socket for the child."""
     inherited = _controls[:]

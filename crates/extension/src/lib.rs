@@ -56,6 +56,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(recording::start_in_child, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::call_as_main, module)?)?;
     module.add_function(wrap_pyfunction!(main_program::print_exception, module)?)?;
+    module.add_function(wrap_pyfunction!(main_program::untraced, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::jobs_start, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::jobs_stop, module)?)?;
     module.add_function(wrap_pyfunction!(jobs::learn_context, module)?)?;

@@ -13,7 +13,7 @@ import sys
 from collections import deque
 
 from heaptide import _native
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.messages import print_message, reason
 from heaptide.recording import from_settings
 
@@ -74,7 +74,7 @@ def start() -> None:
     _native.start_watcher(_check_and_report, INTERVAL_MS)
 
 
-@contained
+@untraced
 def finish() -> None:
     """Wait for a running check and prevent further ones, because the program is about to exit."""
     _native.stop_watcher()
@@ -145,7 +145,7 @@ def _content(chosen: Settings) -> str:
         return ""
 
 
-@contained
+@untraced
 def _after_fork_in_child() -> None:
     """Start the thread again in a forked child, if a signal, a control file or memory pressure needs it."""
     global _is_started

@@ -13,7 +13,7 @@ import sys
 
 from heaptide import _native
 from heaptide.commands.run import run_program
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.inspection.snapshots import heap_snapshot
 from heaptide.messages import print_message, reason
 
@@ -42,7 +42,7 @@ def take(plan: HeapPlan) -> int:
     return run_program(plan, begin)
 
 
-@contained
+@untraced
 def _finish(plan: HeapPlan, output: str | None, pid: int) -> None:
     if os.getpid() != pid:
         return

@@ -15,7 +15,7 @@ import threading
 from typing import Any
 
 from heaptide.commands.run import run_program
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.lines import brackets, profile, report
 from heaptide.lines.profile import Profiled, wrap
 from heaptide.lines.recording import LineRecording
@@ -96,7 +96,7 @@ class _Builtin:
         return self._decorate(*args, **options)
 
 
-@contained
+@untraced
 def _report(
     accumulated: Accumulated,
     plan: LinesPlan,

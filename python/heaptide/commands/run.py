@@ -16,7 +16,7 @@ from importlib.machinery import SourceFileLoader, SourcelessFileLoader
 from types import ModuleType
 
 from heaptide import _native
-from heaptide.containment import contained
+from heaptide.containment import contained, untraced
 from heaptide.messages import print_message
 from heaptide.recording import program, tracker
 
@@ -94,8 +94,7 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
     if refusal:
         return refusal
     error = _native.call_as_main(*call)
-    for ending in ending_of_process:
-        _native.unrecorded(contained(ending.register_again))
+    _native.unrecorded(_restore_endings)
     if plan["kind"] in ("script", "stdin") and call[0] is exec:
         # As with plain Python, these names no longer exist when exit handlers run.
         call[2].pop("__file__", None)
@@ -105,11 +104,11 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
         return 0
     if isinstance(error, SystemExit):
         if plan["kind"] == "module" and "No module named" in str(error.code):
-            _native.unrecorded(contained(_explain_missing_module))
+            _native.unrecorded(_explain_missing_module)
         raise error.with_traceback(None)
     _native.print_exception(error)
     if isinstance(error, ModuleNotFoundError):
-        _native.unrecorded(contained(_explain_missing_module))
+        _native.unrecorded(_explain_missing_module)
     if isinstance(error, KeyboardInterrupt):
         # The interpreter exits by SIGINT after an uncaught interrupt. The traceback has already been printed.
         sys.excepthook = lambda *_: None
@@ -117,6 +116,7 @@ def run_program(plan: Target, begin: Callable[[], int]) -> int:
     return 1
 
 
+@untraced
 def _explain_missing_module() -> None:
     """Print a hint if the module may be missing because the program ran in Heaptide's own environment."""
     from heaptide.commands import other_python
@@ -124,6 +124,13 @@ def _explain_missing_module() -> None:
     sentence = other_python.lacks_project()
     if sentence:
         print_message(sentence)
+
+
+@untraced
+def _restore_endings() -> None:
+    """Register the endings again if the program removed all exit handlers."""
+    for ending in ending_of_process:
+        ending.register_again()
 
 
 def _start_recording(plan: Plan) -> int:
@@ -158,7 +165,7 @@ def _start_recording(plan: Plan) -> int:
         elif ending.forks is not None:
             # Count before the fork. Python code after it would give the recording's thread time to start, and Python,
             # which counts the threads then, would warn about it.
-            os.register_at_fork(before=contained(ending.forks.count))
+            os.register_at_fork(before=untraced(ending.forks.count))
     except FileExistsError:
         print_message(f"{output} exists already: choose another name with -o, or overwrite it with --force")
         return CANNOT_RECORD
@@ -211,7 +218,7 @@ class _Ending:
 
     def register(self) -> None:
         """Register `finish` as an exit handler."""
-        handler = contained(self.finish)
+        handler = untraced(self.finish)
         atexit.register(handler)
         self.registered = ref(handler)  # only `atexit` owns the handler
 

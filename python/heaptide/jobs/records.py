@@ -14,7 +14,7 @@ import threading
 import time
 
 from heaptide import _native, labels, redaction
-from heaptide.containment import report_failure
+from heaptide.containment import report_failure, untraced
 from heaptide.jobs.record_files import RecordFile, Retention
 from heaptide.messages import print_message_once
 from heaptide.recording import program
@@ -233,6 +233,7 @@ def _resolve() -> Book | None:
     return _book
 
 
+@untraced
 def _after_fork() -> None:
     """Make the child create its own file and identity at its first job."""
     global _book, _is_resolved, _parent

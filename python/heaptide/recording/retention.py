@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.recording import capture_files
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ def _remove(path: str) -> None:
         pass
 
 
-@contained
+@untraced
 def _after_fork() -> None:
     if _current is not None:
         _current.n_forks += 1

@@ -12,6 +12,7 @@ import threading
 import time
 
 from heaptide import _native, private_files
+from heaptide.containment import untraced
 from heaptide.messages import print_message_once
 from heaptide.recording import capture_files, tracker
 
@@ -105,6 +106,7 @@ def _link(source: str, capture: str) -> bool:
     return True
 
 
+@untraced
 def _after_fork_in_child() -> None:
     global _lock, _shared
     _lock = threading.Lock()  # another thread of the parent may have held it, and the child lacks that thread

@@ -10,7 +10,7 @@ import sys
 from _thread import allocate_lock
 
 from heaptide import _native, labels, redaction
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.messages import print_message_after_fork
 from heaptide.recording import process_group, program, runs, thread_names, user_code
 
@@ -283,7 +283,7 @@ def stop_owned(owner: object) -> None:
 
 
 # Named, so that `atexit.unregister` can find it.
-stop_at_exit = contained(stop)
+stop_at_exit = untraced(stop)
 
 
 def _describe(
@@ -341,7 +341,7 @@ def _allocator() -> str:
     )
 
 
-@contained
+@untraced
 def _after_fork_in_child() -> None:
     """Make a forked child recordable, and record it if the parent's recording follows forks."""
     global _lifecycle
@@ -361,7 +361,7 @@ def _after_fork_in_child() -> None:
         print_message_after_fork(f"the forked process {os.getpid()} is not recorded: {warning}")
 
 
-@contained
+@untraced
 def _stop_with_process(_stop: object) -> None:
     sys.modules["multiprocessing.util"].Finalize(None, stop_at_exit, exitpriority=-1000)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -202,6 +203,60 @@ def test_monitoring_tools_see_the_same_events_while_recorded(run_both: Callable[
         print(events)
     """)
     assert recorded == plain
+
+
+# A program that leaves its trace function set. It prints the functions that the trace function sees after the last line:
+# its own, and one of `threading` if that module is loaded, which Heaptide also does.
+LEAVES_TRACE_FUNCTION = """
+    import atexit
+    import os
+    import sys
+    import threading
+
+    def trace(frame, event, argument):
+        os.write(1, f"{frame.f_code.co_name} {event}\\n".encode())
+        FAILURE
+        return trace
+
+    def at_exit():
+        return 1
+
+    atexit.register(at_exit)
+    LAST
+    sys.settrace(trace)
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("--follow-fork",)], ids=" ".join)
+@pytest.mark.parametrize("last", ["", "at_exit(); atexit._clear(); atexit.register(at_exit)"], ids=["", "cleared"])
+def test_trace_function_set_at_exit_sees_nothing_of_heaptide(
+    run_both: Callable[..., tuple[str, str]], last: str, options: tuple[str, ...]
+) -> None:
+    program = LEAVES_TRACE_FUNCTION.replace("FAILURE", "pass").replace("LAST", last)
+    plain, recorded = run_both(program, *options)
+    assert "at_exit call\n" in plain
+    assert recorded == plain
+
+
+@pytest.mark.parametrize("start", ["run", "variable"])
+def test_trace_function_that_raises_at_exit_changes_no_exit_code(tmp_path: Path, start: str) -> None:
+    program = LEAVES_TRACE_FUNCTION.replace("FAILURE", "raise ZeroDivisionError(frame.f_code.co_name)")
+    (tmp_path / "program.py").write_text(textwrap.dedent(program.replace("LAST", "")))
+    outcomes = []
+    variables = {"HEAPTIDE": "run", "HEAPTIDE_QUIET": "1"} if start == "variable" else {}
+    prefix_of_run = ["-m", "heaptide", "run", "-q", "-o", "x.tide"] if start == "run" else []
+    for prefix, added in (([], {}), (prefix_of_run, variables)):
+        done = subprocess.run(
+            [sys.executable, *prefix, "program.py"],
+            cwd=tmp_path,
+            env={**os.environ, **added},
+            capture_output=True,
+            text=True,
+        )
+        outcomes.append((done.returncode, done.stdout, done.stderr))
+    assert "ZeroDivisionError" in outcomes[0][2]
+    assert outcomes[1] == outcomes[0]
+    assert list(tmp_path.glob("*.tide"))
 
 
 def test_coverage_is_the_same_while_recorded(tmp_path: Path) -> None:

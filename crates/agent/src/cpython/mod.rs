@@ -22,6 +22,7 @@ pub mod references;
 pub(crate) mod symbols;
 pub(crate) mod tables;
 pub(crate) mod text;
+pub mod tracing;
 pub(crate) mod unsupported;
 
 #[cfg(test)]

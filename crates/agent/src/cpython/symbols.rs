@@ -124,7 +124,7 @@ impl Symbols {
     }
 }
 
-fn address(name: &'static CStr) -> Result<*mut c_void, Unsupported> {
+pub(super) fn address(name: &'static CStr) -> Result<*mut c_void, Unsupported> {
     // SAFETY: the name is a C string, and `dlsym` has no other precondition.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if address.is_null() {

@@ -10,7 +10,7 @@ import sys
 from typing import Any, TextIO
 
 from heaptide.compat.script_search import find_script
-from heaptide.containment import contained
+from heaptide.containment import untraced
 from heaptide.messages import print_message, reason
 
 from .line_profiler import LineProfiler, show_results
@@ -82,7 +82,7 @@ def main() -> int:
     return run_program({"kind": "script" if is_script else "module", "target": found, "arguments": arguments}, begin)
 
 
-@contained
+@untraced
 def _report(profiler: TimeStamper | LineProfiler, output: str | None, precision: int, pid: int) -> None:
     if os.getpid() != pid:
         return
