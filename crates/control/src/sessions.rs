@@ -226,6 +226,16 @@ impl Session {
         captures.map(|capture| capture.disk_bytes).sum()
     }
 
+    /// Whether the folder of the session was removed since it was read.
+    pub(crate) fn is_deleted(&self) -> bool {
+        let folder = self.folder.as_ref();
+        folder.is_some_and(|folder| {
+            folder
+                .symlink_metadata()
+                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        })
+    }
+
     pub(crate) fn is_running(&self) -> bool {
         self.category() == "session" && self.captures.iter().any(Capture::is_being_written)
     }

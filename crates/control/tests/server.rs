@@ -176,6 +176,16 @@ fn report_of_a_client_that_left_is_cancelled_and_its_process_killed() {
 }
 
 #[test]
+fn report_of_a_session_that_is_deleted_meanwhile_is_not_found() {
+    let script =
+        "rm -r sessions/20261116-000000-000-1\necho no file >&2; echo heaptide-ended:1 >&2";
+    let fixture = Fixture::new("deleted", script, None);
+    let report =
+        "GET /api/v1/profiler/sessions/20261116-000000-000-1/stats HTTP/1.1\nHost: localhost";
+    assert_eq!(fixture.status(report, EntryPoint::Private), 404);
+}
+
+#[test]
 fn identical_reports_are_made_once_and_all_clients_get_them() {
     let script = "echo run >> runs; read line < gate; echo report; echo heaptide-ended:0 >&2";
     let fixture = Fixture::new("shared", script, None);

@@ -99,10 +99,15 @@ impl Handler {
         style: Style,
         answer: impl FnOnce(&Session) -> Response,
     ) -> Response {
-        match self.program.find(id) {
-            Some(session) => answer(&session),
-            None => no_session(id, style),
+        let Some(session) = self.program.find(id) else {
+            return no_session(id, style);
+        };
+        let response = answer(&session);
+        // Another request, or the limit of kept sessions, can delete the session while this one reads it.
+        if response.status == 500 && session.is_deleted() {
+            return no_session(&session.id, style);
         }
+        response
     }
 }
 
