@@ -37,7 +37,7 @@ void stop(void) { CALLGRIND_STOP_INSTRUMENTATION; }
 SCHEDULER = {f"{KEY}MEMRAY_TRACE_COMPONENTS": "scheduler"}
 DETAILED = {**SCHEDULER, f"{KEY}MEMRAY_DETAILED_TRACING": "True"}
 TASK = {f"{KEY}HEAPTIDE_TRACE_TASKS": "counted.*"}
-# Title → what runs, the number of loops or rows, and tool → its environment. A tool named after memray can import it.
+# Title → what runs, the number of loops or rows, and tool → its environment. Tools named memray can import memray.
 CASES: dict[str, tuple[str, int, dict[str, dict[str, str]]]] = {
     "5 loops of the scheduler": (
         "scheduler",

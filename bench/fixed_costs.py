@@ -83,7 +83,7 @@ def measure(python: Path, repetitions: int) -> Figures:
 
 
 def measure_states(python: Path, scratch: Path, repetitions: int, figures: Figures) -> None:
-    """Compare a program that has imported Heaptide, or has stopped a recording, with one that never did."""
+    """Compare a program that has imported Heaptide, or has stopped a recording, with one that did neither."""
     for workload in STATE_WORKLOADS:
         best: dict[str, float] = {}
         for _ in range(repetitions):

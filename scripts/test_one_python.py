@@ -1,7 +1,7 @@
 """Runs the Python tests against the built wheel, in a virtual environment of the interpreter that runs this file.
 
-It works in the same way on a developer's machine and inside the forky root. It reuses the environment: it reinstalls
-the wheel only if the wheel changed, and the test requirements only if their list changed.
+It works in the same way on a developer's machine and inside the Debian forky root. It reuses the environment: it
+reinstalls the wheel only if the wheel changed, and the test requirements only if their list changed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-//! Feeds any bytes to the control API: they are a request or are refused, without a panic and within all bounds. Requests are
-//! answered at every entry point, with and without a token, in a folder that holds one session.
+//! Feeds any bytes to the parser of the control API. It returns a request, refuses the bytes, or needs more of them,
+//! without a panic and within all bounds. A request is then answered at every entry point, some of which need a token,
+//! in a folder that holds one session.
 #![no_main]
 
 use std::io;
@@ -124,7 +125,7 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
         keep_bytes: 1 << 30,
         requests_per_second: u32::MAX,
         interpreter_timeout: Duration::from_secs(1),
-        // An empty command: a report is answered with an error, without starting a process.
+        // With an empty command, a request for a report gets an error and starts no process.
         render: RenderConfig {
             command: Vec::new(),
             environment: Vec::new(),

@@ -1,5 +1,5 @@
-//! Reads any bytes as a timeline: as a whole file, and after the first line of either format. Draws every timeline that can
-//! be read.
+//! Reads any bytes as a timeline: as a whole file, and after the first two lines of either format. Draws every timeline
+//! that can be read.
 #![no_main]
 
 use std::path::Path;

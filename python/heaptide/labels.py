@@ -41,7 +41,7 @@ def label(**labels: object) -> None:
 
 def current() -> dict[str, str]:
     """Return the labels of this process. Never raises."""
-    known = {**_platform_labels(), **_labels_as_set(), **_set_by_program}
+    known = {**_platform_labels(), **_labels_of_settings(), **_set_by_program}
     shown = {_cut(key): _cut(value) for key, value in known.items() if value}
     return _without_secrets(dict(list(shown.items())[:MAX_LABELS]))
 
@@ -68,7 +68,7 @@ def parse(text: str) -> dict[str, str]:
     return labels
 
 
-def _labels_as_set() -> dict[str, str]:
+def _labels_of_settings() -> dict[str, str]:
     from heaptide import redaction
 
     chosen = redaction.load_settings()

@@ -76,7 +76,7 @@ pub struct Process {
     pub header: Header,
     /// Without code objects: their names are in [`Session::names`].
     pub registry: Registry,
-    /// With several processes, their peak is that of [`Session::peak_moment`].
+    /// Its peak amounts are those at [`Session::peak_moment`].
     pub sums: Sums,
     /// The peak of this process alone, and its time in clock units.
     pub own_peak: Amount,
@@ -214,7 +214,7 @@ fn job_roots(sums: &Sums, jobs: &Jobs, names: &mut Names) -> FxHashMap<JobKey, L
     roots
 }
 
-/// The name of a site's job; in angle brackets if it belongs to none.
+/// The name of a site's job; a text in angle brackets if it has no job or the job is unknown.
 pub(crate) fn job_name(jobs: &Jobs, job: JobKey) -> Cow<'_, str> {
     let (found, otherwise) = match (job.job(), job.name()) {
         (Some(number), _) => (jobs.get(number), "<unknown job>"),
@@ -349,7 +349,8 @@ pub fn native_names(capture: Capture, on_progress: &mut dyn FnMut(u64)) -> (Capt
 }
 
 impl Session {
-    /// Shows each process at its own peak instead of the common peak: a comparison needs the same moment on both sides.
+    /// Shows each process at its own peak instead of the common peak. Both sides of a comparison need the same
+    /// definition of the peak.
     pub fn use_own_peaks(&mut self) {
         if !matches!(self.peak_moment, PeakMoment::Common(_)) {
             return;
@@ -463,7 +464,7 @@ impl Process {
         frames(&self.visible, stack)
     }
 
-    /// The name of a site's job; in angle brackets if it belongs to none.
+    /// The name of a site's job; a text in angle brackets if it has no job or the job is unknown.
     pub fn job_name(&self, job: JobKey) -> Cow<'_, str> {
         job_name(&self.registry.jobs, job)
     }

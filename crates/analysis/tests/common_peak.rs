@@ -156,7 +156,7 @@ fn common_peak_of_random_programs_equals_a_naive_replay() {
             .wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // Longer than the bins of a heap series, so that bins of several clock units hide short rises.
+    // The longest programs have more clock units than a heap series has bins. A bin of several units hides short rises.
     for end_us in [50, 3_000, 60_000] {
         for _ in 0..4 {
             let programs: Vec<Program> = (0..3)
@@ -258,7 +258,7 @@ fn comparison_uses_the_common_peak_on_both_sides() {
 }
 
 #[test]
-fn own_peaks_can_be_restored_for_a_comparison() {
+fn use_own_peaks_restores_the_peak_of_each_process() {
     let mut session = load(
         captures(&[(0, RISE_AND_FALL), (500, RISE_AND_FALL)]),
         &mut |_| {},

@@ -161,7 +161,7 @@ fn small_program_has_one_finding_its_largest_line() {
 }
 
 #[test]
-fn ledger_adds_up_to_the_resident_size_and_has_the_memory_that_libc_keeps() {
+fn ledger_divides_the_resident_size_and_memory_that_libc_keeps_is_a_finding() {
     let script = "alloc a 5000000 at main:3; alloc m 20000000 mmap at main:4; own 36000000
         part Anonymous 90000000; part Files 9000000; part LibcInUse 9000000; part LibcFree 60000000
         part LibcFreeResident 40000000; part OwnMapped 1000000; part OwnHeap 2000000; end 500";

@@ -333,7 +333,7 @@ fn suspect_names_the_lines_that_allocated_it() {
 }
 
 #[test]
-fn waste_and_missing_data_are_reported() {
+fn waste_and_missing_values_are_reported() {
     let mut program = Program::new();
     // 56 bytes and capacity for 20 items, of which 2 are used.
     let spare = program.put("spare", "list", 56 + 160);

@@ -4,8 +4,8 @@
 //! a thread at a safe point, stopped:  mmap, pthread_create, then it continues where it was
 //! the new thread:                     PyGILState_Ensure, PyRun_SimpleString, PyGILState_Release, munmap, end
 //! ```
-//! The memory holds a table, the Python code and the new thread's few instructions. The last instruction jumps to `munmap`,
-//! which returns to the C library, so that nothing remains in the process.
+//! The mapped memory holds a table, the Python code and the new thread's few instructions. The last instruction jumps
+//! to `munmap`, which returns to the C library, so that nothing remains in the process.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -55,7 +55,7 @@ pub fn run(target: &Target, text: &str, timeout: Duration) -> Result<Duration, R
     let mut longest = Duration::ZERO;
     loop {
         for thread in safe_point::candidates(target.pid) {
-            let done = visit(target, thread, text, &mut longest)?;
+            let done = try_thread(target, thread, text, &mut longest)?;
             if done {
                 return Ok(longest);
             }
@@ -72,8 +72,8 @@ pub fn run(target: &Target, text: &str, timeout: Duration) -> Result<Duration, R
     }
 }
 
-/// Stops one thread and uses it if it is at a safe point. Returns false if it is not, or if it has ended.
-fn visit(
+/// Stops one thread and uses it if it is at a safe point. Returns false if it is not, has ended or is busy.
+fn try_thread(
     target: &Target,
     thread: u32,
     text: &str,

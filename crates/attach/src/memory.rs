@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The maximum length of a read. No table is longer.
+/// The maximum length of a read. No symbol table or name table is longer.
 const MAX_LEN: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ fn complete(n: isize, len: usize) -> io::Result<()> {
     }
 }
 
-/// Returns the word at an offset in bytes that were read.
+/// Returns the word at offset `at` of `bytes`.
 pub fn word_at(bytes: &[u8], at: usize) -> Option<u64> {
     let word = bytes.get(at..at.checked_add(8)?)?;
     Some(u64::from_le_bytes(word.try_into().ok()?))

@@ -19,7 +19,7 @@ pub struct Target {
     pub status: Status,
     pub interpreter: Interpreter,
     pub libc: CLibrary,
-    /// Address of a function in the extension module, if the process has already loaded the module.
+    /// Address of `heaptide_leave_out_thread`, if the process has already loaded the extension module that exports it.
     pub leave_out_thread: Option<u64>,
 }
 

@@ -15,7 +15,7 @@
 //! 0x08 free      u64 address, varint length: a range, which may cover several blocks or parts of them
 //! 0x09 unfree    the thread's previous free did not happen: the allocator refused
 //! 0x0a job       varint number, varint number of its name: allocations that follow belong to this job; 0: to none
-//! 0x0b push      varint code, varint instruction: a frame that the innermost one called
+//! 0x0b push      varint code, varint instruction + 1 (0: at the start): a frame that the innermost one called
 //! 0x0d job end   varint number: the job ended between the events before and after
 //! 0x0f pop       varint: number of frames that returned
 //! 0x10…0x1f pop  1 to 16 frames
@@ -31,7 +31,7 @@
 use crate::allocator::Allocator;
 use crate::wire::{Reader, Writer};
 
-/// The length of the longest record. A writer with this much room can write any record.
+/// No record is longer. A writer with this much room can write any record.
 pub const MAX_RECORD_BYTES: usize = 32;
 
 /// A Python frame: a code object and a position in it.
@@ -272,7 +272,8 @@ impl Tables {
 
 /// Reading.
 impl Tables {
-    /// Returns the next record, or `None` if the bytes end or are invalid; `reader.is_at_end()` distinguishes the two.
+    /// Returns the next record, or `None` if the bytes end or are invalid. The chunk is complete if the reader was at
+    /// its end before the call.
     // Inlined, because the speed of readers depends on it.
     #[inline(always)]
     pub fn read(&mut self, reader: &mut Reader) -> Option<Record> {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_without_a_process_id_or_a_name_is_invalid() {
+    fn malformed_selectors_are_invalid_and_valid_ones_survive_a_round_trip() {
         for text in ["", "*", "@web-1", "1@", "-1", "1@@x"] {
             assert!(text.parse::<ProcessSelector>().is_err(), "{text}");
         }

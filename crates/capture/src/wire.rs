@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn number_longer_than_64_bits_is_refused() {
+    fn number_longer_than_ten_bytes_is_refused() {
         assert_eq!(Reader::new(&[0xff; 11]).varint(), None);
     }
 

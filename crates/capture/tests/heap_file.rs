@@ -1,4 +1,4 @@
-//! Heap snapshots as files: they round-trip, and damaged files are refused with one sentence.
+//! Heap snapshots as files: they round-trip, and damaged files are refused with an error that names file and remedy.
 
 use std::io::Cursor;
 use std::path::PathBuf;

@@ -47,7 +47,7 @@ fn equal_captures_are_reported_as_unchanged() {
 }
 
 #[test]
-fn json_holds_every_stack_with_its_frames() {
+fn json_shows_the_measure_changes_lines_and_files() {
     let text = printed(&folder().heaptide("diff --json --by-line --total a.tide b.tide"));
     for part in [
         "\"measure\": \"total\"",
@@ -164,7 +164,7 @@ fn side_may_be_several_files_or_a_folder() {
 }
 
 #[test]
-fn invalid_comparisons_give_one_message() {
+fn invalid_comparisons_fail_with_a_message_and_no_output() {
     let folder = folder();
     std::fs::create_dir(folder.path().join("empty")).expect("made");
     for (line, code) in [
@@ -183,7 +183,7 @@ fn invalid_comparisons_give_one_message() {
 }
 
 #[test]
-fn page_is_next_to_the_later_capture_and_escapes_names() {
+fn page_is_named_after_the_later_capture_and_escapes_names() {
     let folder = folder();
     let hostile = "</script><img/src=x/onerror=alert(1)>";
     folder.capture(
@@ -280,7 +280,7 @@ fn captures_of_different_modes_are_compared_with_a_warning_and_not_judged() {
 }
 
 #[test]
-fn native_frames_and_bounded_files_can_be_compared() {
+fn bounded_native_capture_can_be_compared_with_an_exact_one() {
     let folder = folder_of_modes();
     let output = folder.heaptide("diff --fail-above 1% exact.tide native.tide");
     assert_eq!(output.status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! Filters on the command line: every command has the same ones.
+//! Filters on the command line: all commands that read captures have the same ones.
 
 use crate::{Folder, error_text, printed};
 
@@ -6,7 +6,7 @@ const SCRIPT: &str = "alloc a 1000 at main@/srv/job/job.py > read@/srv/job/etl.p
                       alloc b 20 at main@/srv/job/job.py; thread 2 pool; alloc c 3 at work; end 9";
 
 #[test]
-fn every_command_that_reads_captures_takes_the_filters_and_names_them() {
+fn commands_that_read_captures_accept_filters_and_text_reports_name_them() {
     let folder = Folder::new();
     folder.capture("job.tide", SCRIPT);
     for command in ["stats", "summary", "tree"] {

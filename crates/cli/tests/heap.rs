@@ -279,7 +279,7 @@ fn numbers(text: &str, key: &str) -> Vec<u64> {
 }
 
 #[test]
-fn heapsnapshot_can_be_loaded_by_devtools() {
+fn heapsnapshot_has_the_structure_that_devtools_reads() {
     let folder = with_shop();
     let mut heap = leaking_shop();
     let array = heap.object("numpy.ndarray", 112);

@@ -225,7 +225,7 @@ impl Program {
             Some(session) => session,
             None => self.new_session("session", options, [])?,
         };
-        let late = self.want(&session, options, was_running);
+        let stored = self.want(&session, options, was_running);
         let mut started = match self.start_here(&session, options) {
             Ok(started) => started,
             Err(reason) => {
@@ -236,7 +236,7 @@ impl Program {
                 return Err(reason);
             }
         };
-        started.warnings.extend(late.err());
+        started.warnings.extend(stored.err());
         let mut body = options.to_json();
         body["session"] = session.id.as_str().into();
         // List the processes again: one that started before the wanted session was stored has not read it, but its socket
@@ -273,7 +273,8 @@ impl Program {
         }
     }
 
-    /// Stops the recording of all processes of the program. Returns the stopped session and warnings.
+    /// Stops the recording of all processes of the program. Returns the effect, the stopped session, and warnings. If
+    /// no process was recorded, the session is the latest one.
     pub(crate) fn stop(&self) -> Result<(StateChange, Option<Session>, Vec<String>), String> {
         let _lock = self.lock()?;
         wanted::clear(&self.config.run_folder);

@@ -53,7 +53,7 @@ enum RequestedRange {
     Part(u64, u64),
 }
 
-/// Parses a `Range` header. Several ranges, other units and invalid text mean the whole body, as HTTP requires.
+/// Parses a `Range` header. Several ranges, other units and invalid text mean the whole body, as HTTP allows.
 fn parse(range: &str, length: u64) -> RequestedRange {
     let Some(range) = range
         .trim()

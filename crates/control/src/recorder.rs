@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn change_of_the_mode_names_only_its_parts() {
+    fn mode_change_contains_only_the_options_that_are_named() {
         let read = |text: &str| ModeOptions::from_json(&serde_json::from_str(text).unwrap());
         let native = read(r#"{"native":true}"#).unwrap();
         assert_eq!((native.objects, native.sample_bytes), (None, None));

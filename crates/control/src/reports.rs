@@ -1,7 +1,7 @@
 //! Reports of a session.
 //!
-//! Query parameters are the options of the report command without dashes: `?leaks=1&num-largest=10`. The command line
-//! declares the options, and the command checks their values.
+//! Query parameters are the options of the report command without leading dashes: `?leaks=1&num-largest=10`. The
+//! command line declares the options, and the command checks their values.
 
 use std::ffi::OsString;
 use std::fs::File;

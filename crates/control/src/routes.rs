@@ -169,7 +169,7 @@ pub fn resolve(path: &str) -> Option<ResolvedRoute> {
         .or_else(|| resolve_document(path))
 }
 
-/// Returns the part of a path up to [`BASE`], below which `/docs` lists the routes.
+/// Returns the part of a path that ends with [`BASE`], below which `/docs` lists the routes.
 pub(crate) fn home(path: &str) -> &str {
     let start = path.rfind(BASE);
     start.map_or(BASE, |at| &path[..at + BASE.len()])

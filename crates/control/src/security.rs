@@ -1,9 +1,10 @@
 //! Access control and rate limit.
 //!
 //! Processes of the program's own user and of root need no token for reports; anyone else does. Memory contents and
-//! deletion always need the token or a Unix socket, because a browser or a proxy of the same user may act for others.
-//! Pages of another origin are refused unless that origin is configured. Without a token, requests under another host
-//! name than localhost are also refused (DNS rebinding).
+//! deletion need the token or a Unix socket, because a browser or a proxy of the same user may act for others. A token
+//! that the user chose is required for all of these, except at the private socket. Pages of another origin are refused
+//! unless that origin is configured. Without a token, requests under another host name than localhost are also refused
+//! (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -40,7 +41,7 @@ pub enum EntryPoint {
     Remote,
     /// The program's web server, which has its own access control.
     Mounted,
-    /// The port of `heaptide serve`, where the routes of Racetrack's document are open.
+    /// The port of `heaptide serve`, where memray's routes are open to anyone unless the user chose a token.
     JobPort(Peer),
 }
 
@@ -65,7 +66,7 @@ enum Access {
     Everything,
 }
 
-/// Returns which clients can reach an address. Refuses one that other machines can reach without a chosen token.
+/// Returns which clients can reach an address, or an error if other machines can reach it and the user chose no token.
 pub fn reach(address: &Address, token: Option<&Token>) -> Result<Reach, String> {
     if address.is_local() {
         return Ok(Reach::Machine);

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 /// The name of the file with the created token.
 pub const FILE: &str = "token";
 const RANDOM_BYTES: usize = 32;
-/// A longer file is not a token.
+/// The maximum number of bytes read from the file. A token is shorter.
 const MAX_BYTES: u64 = 4096;
 
 #[derive(Clone, PartialEq)]
@@ -73,7 +73,8 @@ impl Token {
     }
 }
 
-/// Reads a token that Heaptide created. Refuses a file that another user could have written or read.
+/// Reads a token that Heaptide created. Refuses a file that another user could have written or read. Root also accepts
+/// private files of other users.
 pub fn read(path: &Path) -> io::Result<String> {
     let file = OpenOptions::new()
         .read(true)

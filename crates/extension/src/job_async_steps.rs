@@ -1,9 +1,9 @@
-//! What a decorated asynchronous generator function returns: an object with the methods of an asynchronous generator. It
-//! passes requests on to the body, the generator of the program, and each step of the body runs as part of the job.
+//! The object that a decorated asynchronous generator function returns. It has the methods of an asynchronous generator
+//! and passes requests on to the body, the generator of the program. Each step of the body runs as part of the job.
 //!
-//! A Python function around the body would cost more than the rest of a job's mark. The awaitables of the steps are in
-//! `job_async_step`. What the body does differently from version to version stays the body's decision: steps that do not
-//! belong to the job, such as those after its end, are passed on unchanged.
+//! A Python function around the body would cost more than all other work that marks a job. The awaitables of the steps
+//! are in `job_async_step`. Steps that do not belong to the job, such as those after its end, are passed on unchanged.
+//! So this object behaves as the body does in each Python version.
 
 use pyo3::exceptions::{PyAttributeError, PyStopAsyncIteration};
 use pyo3::ffi;
@@ -32,9 +32,9 @@ pub struct AsyncJobSteps {
     /// `None` if the function could not be called, and after a garbage collection.
     body: Option<Body>,
     pub state: State,
-    /// A step that has ended, for the next one.
+    /// A step that has ended; the next `__anext__` may reuse it.
     pub spare: Option<Py<AsyncJobStep>>,
-    /// The finalizer of the event loop has received this object; it does not get it again.
+    /// The finalizer of the event loop has received this object and does not receive it again.
     is_finalized: bool,
 }
 
@@ -75,7 +75,7 @@ impl AsyncJobSteps {
         }
     }
 
-    /// Begins the job, whose steps make it current.
+    /// Begins the job without making it current. Each step makes the job current while the step runs.
     pub fn begin(slf: &Bound<'_, AsyncJobSteps>) -> PyResult<()> {
         let py = slf.py();
         let mut call = slf.borrow().call.another(py);
@@ -94,14 +94,14 @@ impl AsyncJobSteps {
             let hooks = py.import("sys")?.call_method0("get_asyncgen_hooks")?;
             let finalizer = hooks.getattr("finalizer")?;
             if !finalizer.is_none() {
-                let heir = AsyncJobSteps {
+                let successor = AsyncJobSteps {
                     call: self.call.same(py),
                     body: Some(body),
                     state: self.state,
                     spare: None,
                     is_finalized: true,
                 };
-                return finalizer.call1((heir,)).map(drop);
+                return finalizer.call1((successor,)).map(drop);
             }
         }
         let reset = self.call.enter(py)?;

@@ -227,7 +227,7 @@ fn open_special(path: &Path, metadata: &Metadata) -> io::Result<Option<File>> {
         Some(metadata) if is_special(metadata.file_type()) => {
             let flags = OFlags::CLOEXEC | OFlags::NOCTTY;
             let open = |access| rustix::fs::open(path, access | flags, Mode::empty());
-            // A pipe is only writable; a capture needs a file that it can also read.
+            // A capture needs a file that it can also read, so write-only access is the second choice.
             let file = open(OFlags::RDWR).or_else(|_| open(OFlags::WRONLY | OFlags::APPEND))?;
             Ok(Some(File::from(file)))
         }
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_a_file_leaves_its_content_to_those_who_read_it() {
+    fn readers_of_a_replaced_file_keep_the_old_content() {
         for (name, maker) in MAKERS {
             let folder = Folder::new(&format!("readers-{name}"));
             let path = folder.0.join("x");

@@ -228,7 +228,7 @@ pub fn pid_namespace() -> Option<PathBuf> {
     fs::read_link("/proc/self/ns/pid").ok()
 }
 
-/// Returns facts that identify this process together with its ID and host name, under the keys that files use.
+/// Returns the facts that, with its ID and host name, identify this process. Their keys are those in files.
 ///
 /// Reads `/proc/self`, because `/proc` may show another pid namespace, in which this process's ID belongs to another
 /// process.

@@ -1,4 +1,4 @@
-//! The readable mapping around an address of this process, found without allocating: hooks inside `malloc` call it.
+//! Finds the readable mapping around an address of this process. Does not allocate: hooks inside `malloc` call it.
 
 use std::fs::File;
 use std::io::Read;

@@ -15,7 +15,7 @@ const PAYLOAD_LEN: usize = 65_536 - 64;
 /// Too many for a branch predictor to learn.
 const N_CHUNKS: u32 = 64;
 
-/// A small generator, so that every run decodes the same bytes.
+/// A random number generator with a fixed seed, so that every run decodes the same bytes.
 struct Dice(u64);
 
 impl Dice {

@@ -37,7 +37,7 @@ impl Follower {
             damage: Vec::new(),
             is_complete: false,
         };
-        // The first refresh finds the limit for the second one.
+        // The first refresh only finds the largest number of a segment, up to which the second one adds events.
         follower.refresh(false);
         follower.refresh(false);
         follower

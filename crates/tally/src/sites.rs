@@ -25,7 +25,7 @@ pub(crate) struct SiteKey {
 }
 
 impl SiteKey {
-    /// The key of a number that is not in use. No stack has this number, and no allocator is 0.
+    /// The key of a number that is not in use. No stack has the number `u32::MAX`, and no allocator is 0.
     const UNUSED: SiteKey = SiteKey {
         stack: StackId(u32::MAX),
         stream: 0,
@@ -67,7 +67,7 @@ pub(crate) struct Sites {
     /// Number of the latest peak.
     peak_number: u64,
     cohorts: Option<Box<Cohorts>>,
-    /// By site; not longer than needed.
+    /// By site; sites beyond its end have no temporary blocks.
     temporary: Vec<Raw>,
     /// Numbers that are not in use: those of folded sites.
     unused: Vec<u32>,
@@ -171,8 +171,8 @@ impl Sites {
         }
     }
 
-    /// Counts a temporary block that the thread of `stream` freed. Ignores it if another thread allocated it: its address
-    /// may have belonged to an earlier block of this thread.
+    /// Counts a temporary block that the thread of `stream` freed. Ignores blocks that another thread allocated: such a
+    /// block may have the address of an earlier block of this thread.
     pub fn add_temporary(&mut self, number: u32, stream: u32, amount: Raw) {
         if !self.counts(number, stream) {
             return;
@@ -237,7 +237,7 @@ impl Sites {
         self.keys[self.owner(number)].stack
     }
 
-    /// Makes the counts of all sums fixed-point numbers. There are no bins of time yet.
+    /// Makes the counts of all sums fixed-point numbers. Bins of time must not have begun.
     pub fn make_fixed_point(&mut self) {
         for site in &mut self.sites {
             for amount in [&mut site.total, &mut site.live, &mut site.peak] {
@@ -247,7 +247,7 @@ impl Sites {
         self.temporary.iter_mut().for_each(Raw::make_fixed_point);
     }
 
-    /// Returns all sites and their live amounts, if there are no bins of time.
+    /// Returns all sites and their live amounts. Must not be called with bins of time.
     pub fn live(&self) -> impl Iterator<Item = (SiteKey, Raw)> + '_ {
         let sites = self.keys.iter().zip(&self.sites);
         sites.map(|(&key, site)| (key, site.live))
@@ -269,8 +269,8 @@ impl Sites {
             None => {
                 for site in &mut self.sites {
                     site.peak = site.peak_at(self.peak_number);
-                    let alive_since = end_time.wrapping_mul(blocks(site.live));
-                    site.moment = site.moment.wrapping_add(alive_since);
+                    let end_times = end_time.wrapping_mul(blocks(site.live));
+                    site.moment = site.moment.wrapping_add(end_times);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The state of all sums while events pass.
+//! The state of all sums while events are applied.
 //!
 //! A [`Tally`] takes events in the order in which they happened and does not keep them: its memory grows with live blocks
 //! and distinct call stacks, not with events. In reading order: `amount` weighs a recorded block; `live_blocks` and
@@ -83,7 +83,7 @@ pub enum StackDetail {
 /// Operations that are prefetched together, so that their cache misses overlap.
 const BATCH: usize = 16;
 
-/// The state of all sums while events pass.
+/// The state of all sums while events are applied.
 pub struct Tally {
     /// For the mode of the current operations.
     weigher: Weigher,
@@ -126,7 +126,7 @@ pub struct Tally {
     has_begun: bool,
     /// Whether the last edge is passed.
     is_over: bool,
-    /// Whether the allocation times of all live blocks are known. False after reading a checkpoint.
+    /// Whether the allocation times of all live blocks are known. False after reading a checkpoint with events.
     knows_births: bool,
     job_detail: JobDetail,
     /// The sums of each job, if wanted.
@@ -234,7 +234,7 @@ impl Tally {
         let slot = self.threads.slot(chunk.head.stream);
         let mut thread = self.threads.take(slot);
         self.threads.map_chunk(&mut thread, chunk);
-        // Operations between two marks have the same time.
+        // Operations between two time marks have the same time.
         let mut at = ops.start;
         let passed = |op: usize| move |mark: &TimeMark| mark.first_op as usize <= op;
         let mut next_mark = chunk.times.partition_point(passed(at));

@@ -63,7 +63,7 @@ pub struct Point {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub resident: u64,
-    /// Like the next two sizes, expensive and read less often.
+    /// This size and the next two are expensive, so they are read less often.
     pub proportional: Option<u64>,
     pub unique: Option<u64>,
     pub swap: Option<u64>,
@@ -109,7 +109,7 @@ impl Process {
 /// One call of a decorated function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Dotted, from the module on; a block without a module begins with a dot.
+    /// Dotted, from the module on. A `with` block of code has no module, so its name begins with a dot.
     pub function: String,
     pub begin: Point,
     pub end: Point,

@@ -1,4 +1,4 @@
-//! Both formats, written and read again, complete and truncated at every byte; and files of mprof.
+//! Both formats of timelines, written and read again, complete and truncated at every byte; and files of mprof.
 
 use std::path::Path;
 
@@ -89,7 +89,7 @@ fn written(format: Format) -> Vec<u8> {
 }
 
 /// One process keeps its size for six samples and then grows, like its control group. A child ends in between.
-fn with_silence() -> Vec<u8> {
+fn with_unchanged_samples() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut recorder = Recorder::begin(&mut bytes, Format::Heaptide, header())
         .expect("writing to a vector succeeds");
@@ -123,7 +123,7 @@ fn with_silence() -> Vec<u8> {
 
 #[test]
 fn samples_without_changes_are_restored_by_the_reader() {
-    let bytes = with_silence();
+    let bytes = with_unchanged_samples();
     let n_samples = bytes.windows(4).filter(|part| part == b"\nat ").count();
     assert_eq!(n_samples, 2);
     let timeline = parsed(&bytes);

@@ -67,7 +67,8 @@ def serve(plan: Plan) -> int:
             answer = server.control.handle("POST", f"{control.BASE}/start", trusted=True)
             if answer.status != 200:
                 print_message(
-                    f"cannot start recording: {answer.read().decode(errors='replace')}; it runs without being recorded"
+                    f"cannot start recording: {answer.read().decode(errors='replace')}; "
+                    "the program runs without being recorded"
                 )
         return _serve(server, plan, ended)
     finally:

@@ -8,7 +8,7 @@ import sys
 
 from heaptide.compat.substitution import substitute
 
-# Command → the module of the profiler, which programs that the command runs get from Heaptide.
+# Command → the profiler's module. Programs that the command runs import Heaptide's module instead of it.
 MODULES = {"memray": "memray", "mprof": "memory_profiler"}
 
 

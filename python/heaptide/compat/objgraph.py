@@ -47,9 +47,9 @@ def _is_in_notebook() -> bool:
 IS_INTERACTIVE = _is_in_notebook()
 
 
-def _long_name(kind: type) -> str:
-    module = names_of_type(kind)[0]
-    return f"{module}.{short_name(kind)}" if module != "?" else short_name(kind)
+def _long_name(cls: type) -> str:
+    module = names_of_type(cls)[0]
+    return f"{module}.{short_name(cls)}" if module != "?" else short_name(cls)
 
 
 class _CountingTracked(Counting):

@@ -1,6 +1,6 @@
 """``HEAPTIDE_COMPAT=memray``: a program that imports another profiler gets Heaptide's front end of the same name.
 
-Only the profilers that the user names are replaced, even if they are installed.
+Only the profilers that the user names are replaced. They are replaced even if they are installed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Substitution:
 
 
 def all_names(names: list[str]) -> list[str]:
-    """Return the names of modules to replace: the chosen ones, and those that are installed with them."""
+    """Return the names of modules to replace: the chosen ones, and the other modules of their groups."""
     groups = [group for group in _GROUPS if any(name in group for name in names)]
     return list(dict.fromkeys([*names, *(name for group in groups for name in group)]))
 

@@ -95,7 +95,7 @@ def heap_snapshot(
     """Write every Python object of this process, and all references between them, to a file.
 
     path       the file; by default ``heaptide-<pid>.<time>.heap`` in the current directory
-    values     also write the beginnings of strings, and integers; off by default, because they are the program's data
+    values     also write integers and the beginnings of strings; off by default, because they are the program's data
     redact     patterns with ``*`` and ``?``: replaces matching values and dict keys, values under matching names, and
                matching words of the command line; the patterns of HEAPTIDE_REDACT also apply
     fork       walk in a forked copy, so that the program is paused only while it is copied
@@ -125,7 +125,8 @@ def _request(
 def _take(
     heaptide_token: object, target: str, request: dict[str, object], fork: bool, overwrite: bool
 ) -> tuple[int, int, int, int, int, int, int, int]:
-    # The walk verifies its frame layout by finding `heaptide_token` in this frame, or leaves out local variables.
+    # The walk verifies its frame layout by finding `heaptide_token` in this frame. If it does not find the token, it
+    # leaves out local variables.
     return _native.take_heap(heaptide_token, known_instance(), target, request, fork=fork, overwrite=overwrite)
 
 

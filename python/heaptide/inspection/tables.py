@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Rows:
-    """Part of a table: prints `n_rows` rows from `first` on, or all if 0. `more` has the next ten, `all` every row."""
+    """Part of a table: prints `n_rows` rows from `first` on; 0 means all. `more` has the next ten, `all` every row."""
 
     __slots__ = ("_first", "_n_rows", "_set")
 
@@ -158,7 +158,7 @@ class Partition:
         return len(self._divided)
 
     def get_rows(self, rowindex: int = 0) -> Iterator[PartitionRow]:
-        """Yield the rows from a number on."""
+        """Yield the rows from number `rowindex` on."""
         total = sum(size for _, size, _ in self._divided.rows()[:rowindex])
         for index, (count, size, name) in enumerate(self._divided.rows()[rowindex:], rowindex):
             total += size

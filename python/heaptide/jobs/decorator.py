@@ -92,7 +92,7 @@ def _generator(job: Job, function: Callable[..., Generator[Any, Any, Any]]) -> C
 
 def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]) -> Callable[..., Any]:
     if sys.version_info < (3, 11):
-        return _async_generator_of_python(job, function)
+        return _async_generator_before_3_11(job, function)
 
     @functools.wraps(function)
     def call_async_generator(*args: Any, **kwargs: Any) -> Any:
@@ -101,7 +101,7 @@ def _async_generator(job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
     return _with_flag(call_async_generator, inspect.CO_ASYNC_GENERATOR)
 
 
-def _async_generator_of_python(
+def _async_generator_before_3_11(
     job: Job, function: Callable[..., AsyncGenerator[Any, Any]]
 ) -> Callable[..., AsyncGenerator[Any, Any]]:
     @functools.wraps(function)

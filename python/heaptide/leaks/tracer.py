@@ -52,8 +52,8 @@ class JobTracer:
 
     The process may be recorded at the same time. The first job opens the accounts of all jobs in the process;
     :meth:`close`, or the end of a ``with`` block, closes them. A tracer can be pickled, so that traced functions can
-    run in other processes: each process then has one tracer with the same options. Where the setting `jobs` names a
-    folder, each job leaves a job record.
+    run in other processes: each process then has one tracer with the same options. If the setting `jobs` names a
+    folder, Heaptide writes job records.
     """
 
     def __init__(

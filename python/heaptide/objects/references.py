@@ -31,33 +31,33 @@ _mro_of = type.__dict__["__mro__"].__get__
 _attributes_of = type.__dict__["__dict__"].__get__
 
 
-def is_a(each: object, kinds: type | tuple[type, ...]) -> bool:
+def is_a(each: object, classes: type | tuple[type, ...]) -> bool:
     """Return whether an object is an instance of one of the types, without running the object's code."""
-    return issubclass(type(each), kinds)
+    return issubclass(type(each), classes)
 
 
-def short_name(kind: type) -> str:
+def short_name(cls: type) -> str:
     """Return the name of a type."""
-    return str(_name_of(kind))
+    return str(_name_of(cls))
 
 
-def long_name(kind: type) -> str:
+def long_name(cls: type) -> str:
     """Return the name of a type with its module."""
-    return ".".join(names_of_type(kind))
+    return ".".join(names_of_type(cls))
 
 
-def names_of_type(kind: type) -> tuple[str, str]:
+def names_of_type(cls: type) -> tuple[str, str]:
     """Return the names of a type's module and of the type."""
     try:
-        module = _module_of(kind)
+        module = _module_of(cls)
     except AttributeError:  # deleted
         module = None
-    return module if type(module) is str else "?", str(_qualname_of(kind))
+    return module if type(module) is str else "?", str(_qualname_of(cls))
 
 
-def has_finalizer(kind: type) -> bool:
+def has_finalizer(cls: type) -> bool:
     """Return whether objects of the type have a ``__del__``."""
-    return any("__del__" in _attributes_of(base) for base in _mro_of(kind))
+    return any("__del__" in _attributes_of(base) for base in _mro_of(cls))
 
 
 def names_of_module(module: types.ModuleType) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def is_proper_module(obj: Any) -> bool:
 def all_objects(ignored: Iterable[object] = ()) -> list[Any]:
     """Return all tracked objects, and the objects reachable from these and from running functions.
 
-    Ignored objects are left out, and so are objects that only ignored ones refer to.
+    Ignored objects are left out, and so are untracked objects that only ignored ones refer to.
     """
     tracked = gc.get_objects()
     frames = running_frames()
@@ -270,9 +270,9 @@ def short_repr(each: Any) -> str:
             return f"{each.f_code.co_filename}:{each.f_lineno} {each.f_code.co_name}"
         if is_a(each, type):
             return long_name(each)
-        for kind in _CONTAINERS:
-            if is_a(each, kind):
-                n_items = kind.__len__(each)
+        for container in _CONTAINERS:
+            if is_a(each, container):
+                n_items = container.__len__(each)
                 return f"{n_items} item{'' if n_items == 1 else 's'}"
         for text in (str, bytes):
             if is_a(each, text):
@@ -330,9 +330,9 @@ def _edge_label(source: Any, target: Any) -> str:
     elif is_a(source, BaseException):
         attributes = ("__traceback__", "__cause__", "__context__", "args")
         named = [(name, BaseException.__dict__[name].__get__(source)) for name in attributes]
-    for kind in (list, tuple):
-        if is_a(source, kind):
-            indices = [index for index, each in enumerate(kind.__iter__(source)) if each is target]
+    for sequence in (list, tuple):
+        if is_a(source, sequence):
+            indices = [index for index, each in enumerate(sequence.__iter__(source)) if each is target]
             if indices:
                 return _first_of(f"[{indices[0]}]", len(indices))
     # Checked before the attributes, because reading these creates the `__dict__` of an instance.

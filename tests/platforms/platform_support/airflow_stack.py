@@ -81,7 +81,8 @@ class Home:
                 "base_url": self.address,
                 "secret_key": "of-the-tests",
             },
-            # The scheduler ends if SQLite stays locked for longer. The default of 5 seconds is too short at times.
+            # The scheduler ends if SQLite stays locked for longer than this timeout. The default of 5 seconds is
+            # sometimes too short.
             "database": {"sql_alchemy_conn": f"sqlite:///{folder}/airflow.db?timeout={NEVER}"},
             "api_auth": {"jwt_secret": "0123456789abcdef0123456789abcdef"},
             "workers": {"execution_api_timeout": "60", "min_heartbeat_interval": "1"},
@@ -171,7 +172,7 @@ class Stack:
     def start_without_scheduler(self) -> None:
         """Start the other components and wait for the API server.
 
-        Trigger runs before the scheduler starts. A request that changes a DAG writes in the event loop of the API
+        Call `trigger` before the scheduler starts. A request that changes a DAG writes in the event loop of the API
         server. With SQLite, it blocks the loop for ever if a request of a task holds the lock and waits for the loop.
         """
         for component in self.COMMANDS:

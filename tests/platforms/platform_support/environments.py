@@ -39,7 +39,7 @@ class Environment:
     def variables(self, env: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of a process, as if the environment were activated."""
         path = f"{self.bin}{os.pathsep}{os.environ.get('PATH', '')}"
-        # A variable of the tests would activate Heaptide.
+        # A HEAPTIDE variable of the test run could activate Heaptide in the process.
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEAPTIDE")}
         return {**inherited, "PATH": path, "VIRTUAL_ENV": str(self.folder), **env}
 

@@ -91,7 +91,7 @@ def test_stats_of_an_aggregated_capture_state_that_it_has_no_totals(aggregated: 
 
 
 @pytest.mark.once
-def test_every_report_works_on_a_memray_capture(recorded: Path, tmp_path: Path) -> None:
+def test_reports_work_on_a_memray_capture(recorded: Path, tmp_path: Path) -> None:
     for command in (["summary"], ["tree"], ["parse"], ["transform", "collapsed", "-o", "-"]):
         assert "allocate_and_free" in heaptide(*command, recorded, cwd=tmp_path).stdout, command
     for command in (["flamegraph"], ["table"]):
@@ -157,7 +157,7 @@ def test_truncated_and_overwritten_captures_yield_the_good_part_and_a_note(tmp_p
 
 
 @pytest.mark.once
-def test_other_formats_of_memray_are_refused_by_name(tmp_path: Path) -> None:
+def test_unsupported_format_of_memray_is_refused_with_its_number(tmp_path: Path) -> None:
     older = tmp_path / "older.bin"
     older.write_bytes(b"memray\0" + (11).to_bytes(4, "little") + b"\1" * 100)
     done = heaptide("stats", older, check=False)

@@ -64,7 +64,7 @@ PROGRAMS = {
         print(memray._memray.compute_statistics("out.bin").total_memory_allocated >= 5_000_000)
         print(hasattr(memray, "no_such_name"), memray._destination.FileDestination is memray.FileDestination)
     """,
-    "what an aggregated capture refuses": """
+    "functions that an aggregated capture refuses": """
         reader = record("aggregated.bin", file_format=memray.FileFormat.AGGREGATED_ALLOCATIONS)
         for name in ("get_allocation_records", "get_temporary_allocation_records", "get_temporal_allocation_records",
                      "get_temporal_high_water_mark_allocation_records"):

@@ -171,7 +171,7 @@ def test_program_prints_the_same_as_with_objgraph(tmp_path: Path, name: str) -> 
     assert run(tmp_path, PROGRAMS[name], HEAPTIDE_COMPAT="objgraph") == run(tmp_path, PROGRAMS[name])
 
 
-def test_png_is_a_picture_without_graphviz(tmp_path: Path) -> None:
+def test_png_and_svg_pictures_need_no_graphviz(tmp_path: Path) -> None:
     program = """
         orders[1].friend = orders[0]
         print(objgraph.show_backrefs([orders[0]], filename="graph.png"))
@@ -274,9 +274,9 @@ print(json.dumps(ratios))
 """
 
 
-def test_counting_is_faster_than_objgraphs(tmp_path: Path) -> None:
+def test_counting_is_faster_than_in_objgraph(tmp_path: Path) -> None:
     (tmp_path / "speed.py").write_text(SPEED)
     done = subprocess.run([sys.executable, "speed.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    # Below the factors in docs/coming-from/objgraph.md, which a busy machine need not reach.
+    # The limit is lower than the factors in docs/coming-from/objgraph.md, because a busy machine may not reach them.
     for name, ratio in json.loads(done.stdout).items():
         assert ratio > 2, name

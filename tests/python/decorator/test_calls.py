@@ -1,4 +1,4 @@
-"""Tests that the decorator records each call of every type of function until the call ends, also if calls overlap."""
+"""Tests that the decorator records each call of every type of function until the call ends, even if calls overlap."""
 
 from __future__ import annotations
 

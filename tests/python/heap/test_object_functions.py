@@ -58,7 +58,7 @@ def test_growth_is_printed_once_and_in_objgraphs_columns(tmp_path: Path) -> None
 
 
 def test_chains_lead_from_a_module_through_untracked_objects_to_the_object(tmp_path: Path) -> None:
-    kinds, none, forward = run(
+    backward, none, forward = run(
         tmp_path,
         """
         import types
@@ -74,13 +74,13 @@ def test_chains_lead_from_a_module_through_untracked_objects_to_the_object(tmp_p
         print(json.dumps([[type(each).__name__ for each in each_chain] for each_chain in (chain, nowhere, forward)]))
         """,
     )
-    assert kinds == ["module", "dict", "dict", "list", "tuple", "tuple", "list", "Node"]
+    assert backward == ["module", "dict", "dict", "list", "tuple", "tuple", "list", "Node"]
     assert none == ["Node"]
-    assert forward == kinds
+    assert forward == backward
 
 
 def test_string_held_only_by_an_untracked_dict_has_a_chain(tmp_path: Path) -> None:
-    kinds = run(
+    type_names = run(
         tmp_path,
         """
         class Box:
@@ -91,8 +91,8 @@ def test_string_held_only_by_an_untracked_dict_has_a_chain(tmp_path: Path) -> No
         print(json.dumps([type(each).__name__ for each in chain]))
         """,
     )
-    assert kinds[-3:] == ["list", "dict", "str"]
-    assert kinds[0] == "type"
+    assert type_names[-3:] == ["list", "dict", "str"]
+    assert type_names[0] == "type"
 
 
 def test_graphs_are_svg_html_and_dot_without_graphviz(tmp_path: Path) -> None:
@@ -158,11 +158,11 @@ def test_graphs_of_referrers_exclude_objects_created_to_draw_them(tmp_path: Path
         print(json.dumps(output.getvalue()))
         """,
     )
-    kinds = collections.Counter(re.findall(r'^  o\d+ \[label="(\w+)', dot, re.MULTILINE))
-    # Five dicts with the order and that of the module; in 3.10 also that of the basket. One list in the basket, and one
-    # of the five dicts.
+    counts = collections.Counter(re.findall(r'^  o\d+ \[label="(\w+)', dot, re.MULTILINE))
+    # Five dicts with the order, and the dict of the module; in 3.10 also the dict of the basket. The list in the
+    # basket, and the list that contains the five dicts.
     n_dicts = 6 if sys.version_info >= (3, 11) else 7
-    assert kinds == {
+    assert counts == {
         **{"Order": 1, "Basket": 1, "dict": n_dicts, "list": 2, "module": 1},
         **{"frame": 1, "traceback": 2, "ValueError": 1},
     }, dot
@@ -181,7 +181,7 @@ def test_graphs_count_omitted_objects_and_omit_modules_last(tmp_path: Path) -> N
         holder = types.ModuleType("holder")
         sys.modules["holder"] = holder
         holder.first = Node("first")
-        # The names sort before "module", so the dicts would all come first.
+        # The type name "dict" sorts before "module", so by name alone the dicts would all come first.
         holder.dicts = [{"names": vars(holder), "number": number} for number in range(4)]
         back, forth, inner = io.StringIO(), io.StringIO(), [1000.5]
         objects.show_backrefs([holder.first], max_depth=2, too_many=2, output=back)

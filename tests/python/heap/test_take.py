@@ -16,7 +16,7 @@ pytestmark = pytest.mark.once
 def test_program_sends_its_heap_and_continues(
     program: ControlledProgram, tmp_path: Path, options: dict[str, bool]
 ) -> None:
-    mark = "[kept.append(kind()) for kind in [type('Mark', (), {})] for _ in range(77)]"
+    mark = "[kept.append(cls()) for cls in [type('Mark', (), {})] for _ in range(77)]"
     assert program.evaluate(f"len({mark})") == "77"
     answer = program.ask("POST", "heap", options)
     assert answer.status == 200

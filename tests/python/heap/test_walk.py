@@ -205,9 +205,9 @@ def test_walk_survives_unusual_types_and_runs_no_python_code(tmp_path: Path, ext
         kept = unusual_types.make()
         class Lies(dict):
             def __sizeof__(self): raise SystemExit("a walk runs no Python code")
-            def __getattribute__(self, name): raise SystemExit("nor this")
+            def __getattribute__(self, name): raise SystemExit("a walk calls no __getattribute__")
         class Meta(type):
-            def __getattribute__(self, name): raise SystemExit("nor that")
+            def __getattribute__(self, name): raise SystemExit("a walk calls no __getattribute__ of a type")
         liar = Lies(a=1)
         class Odd(metaclass=Meta): pass
         odd = Odd()

@@ -1,4 +1,4 @@
-"""Tests that calls of every hooked function are recorded with their size and allocator, and end when freed."""
+"""Tests that blocks of the C library's allocation functions are recorded with size and function until freed."""
 
 from __future__ import annotations
 

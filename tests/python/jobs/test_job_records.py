@@ -205,7 +205,7 @@ def test_records_do_not_go_to_other_files_after_a_program_closes_all_descriptors
 
 @pytest.mark.once
 @pytest.mark.parametrize("problem", ["the folder is a file", "no room"])
-def test_failure_prints_one_line_and_the_program_continues(tmp_path: Path, problem: str) -> None:
+def test_failure_prints_a_message_and_the_program_continues(tmp_path: Path, problem: str) -> None:
     if problem == "the folder is a file":
         (tmp_path / "jobs").write_text("")
     done = run_jobs(
@@ -315,7 +315,7 @@ def test_program_in_another_folder_writes_to_the_same_folder(tmp_path: Path) -> 
 
 
 @pytest.mark.once
-def test_keys_and_names_of_any_type_are_recorded(tmp_path: Path) -> None:
+def test_keys_of_any_type_and_unencodable_names_are_recorded(tmp_path: Path) -> None:
     run_jobs(
         tmp_path,
         """

@@ -99,7 +99,7 @@ def test_settle_measures_a_job_again_after_its_engine_released_its_frames(tmp_pa
     assert peaks[0] == peaks[1] and allocated[0] == allocated[1]
 
 
-def test_hook_starts_a_job_in_the_thread_that_does_the_work(tmp_path: Path) -> None:
+def test_job_started_by_a_hook_counts_the_thread_that_does_the_work(tmp_path: Path) -> None:
     of_worker, of_hook, later = run(
         tmp_path,
         WORK

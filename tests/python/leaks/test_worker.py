@@ -203,7 +203,7 @@ def test_job_that_cannot_be_loaded_is_reported_without_a_traceback(
 
 
 def test_signal_ends_the_worker_after_the_current_job(tmp_path: Path) -> None:
-    # Not one long read: Python would handle a signal that arrives just before it only afterwards.
+    # The job polls: Python would handle a signal that arrives just before one long read only after that read.
     (tmp_path / "long.py").write_text(
         "import select, sys\ndef perform():\n    print('begun', flush=True)\n"
         "    while not select.select([sys.stdin], [], [], 0.1)[0]:\n        pass\n    print('ended', flush=True)\n"

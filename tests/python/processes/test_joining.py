@@ -215,14 +215,14 @@ def test_children_of_a_triggered_recording_join_and_stop_with_it(
         folder, **({"HEAPTIDE_SIGNAL": "USR2"} if trigger == "signal" else {"HEAPTIDE_CONTROL_FILE": str(file)})
     )
 
-    def switch(word: str) -> None:
+    def request(word: str) -> None:
         if trigger == "signal":
             job.process.send_signal(signal.SIGUSR2)
         else:
             file.write_text(word)
 
     try:
-        switch("on")
+        request("on")
         first = folder / "x.tide"
         wait_until(first.exists, "the capture")
         wait_until(lambda: "recording into" in (folder / "stderr.txt").read_text(), "the message")
@@ -230,7 +230,7 @@ def test_children_of_a_triggered_recording_join_and_stop_with_it(
         captures = [first, folder / f"x.tide.{forked}", folder / f"x.tide.{spawned}"]
         wait_until(lambda: all(path.exists() for path in captures), "the captures of the children")
         assert all(is_recorded(path) for path in captures)
-        switch("off")
+        request("off")
         wait_until(lambda: not any(is_recorded(path) for path in captures), "the end of all recordings")
         report = heaptide("stats", folder).stdout
         assert "different runs" not in report and "did not end" not in report

@@ -92,7 +92,7 @@ held = [bytes(1_234_567) for _ in range(4)]
 
 
 @pytest.mark.parametrize("spare", [0, 100_000, 300_000, 600_000, 2_500_000, 9_000_000])
-def test_recording_that_cannot_start_for_lack_of_memory_raises(tmp_path: Path, spare: int) -> None:
+def test_start_under_a_memory_limit_works_or_raises_and_the_program_continues(tmp_path: Path, spare: int) -> None:
     program = f"""{PROGRAM}
 import heaptide
 heaptide.Tracker  # imports its module while there is memory

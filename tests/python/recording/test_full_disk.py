@@ -1,4 +1,4 @@
-"""Tests that reports of a recording that ran out of space show this first, with the number of events that are missing."""
+"""Tests that reports of a recording that ran out of space start with a warning, and that missing events are counted."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_dropped_events_are_counted_until_the_process_ends(
     ],
     ids=lambda words: words[0],
 )
-def test_report_of_an_incomplete_capture_shows_this_first(folder: Path, words: tuple[str, ...]) -> None:
+def test_report_of_an_incomplete_capture_starts_with_a_warning(folder: Path, words: tuple[str, ...]) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     lines = heaptide(*words, cwd=folder).stdout.splitlines()[:2]
     assert any("the capture is incomplete: recording stopped after" in line for line in lines), lines
@@ -102,7 +102,7 @@ def test_resident_memory_at_exit_is_not_compared_with_blocks_of_the_moment_of_th
     assert "Resident memory" not in heaptide("stats", "cut.tide", cwd=folder).stdout
 
 
-def test_summary_of_an_incomplete_capture_shows_this_first(folder: Path) -> None:
+def test_summary_of_an_incomplete_capture_starts_with_a_warning(folder: Path) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     code = "import os; from heaptide import _native; print(*_native.run_summary('cut.tide', os.getcwd()), sep='\\n')"
     first, second, *_ = python("-c", code, cwd=folder).stdout.splitlines()
@@ -111,7 +111,7 @@ def test_summary_of_an_incomplete_capture_shows_this_first(folder: Path) -> None
 
 
 @pytest.mark.parametrize("command", ["flamegraph", "table", "timeline"])
-def test_page_of_an_incomplete_capture_shows_this_first(folder: Path, command: str) -> None:
+def test_page_of_an_incomplete_capture_starts_with_a_warning(folder: Path, command: str) -> None:
     heaptide("run", "-q", "-f", "-o", "cut.tide", "job.py", cwd=folder, preexec_fn=limit_file_size)
     heaptide(command, "-f", "-o", "page.html", "cut.tide", cwd=folder)
     first = data_of(folder / "page.html")["head"]["warnings"][0]

@@ -116,7 +116,7 @@ def test_link_at_the_name_of_a_capture_is_never_followed(tmp_path: Path, force: 
         assert link.is_symlink() is not force, done.stderr
 
 
-def test_captures_can_be_written_to_a_folder_of_a_group(tmp_path: Path) -> None:
+def test_captures_in_a_group_writable_folder_are_readable_only_by_their_user(tmp_path: Path) -> None:
     home = tmp_path / "airflow"
     home.mkdir()
     home.chmod(0o775)
@@ -146,14 +146,14 @@ def test_kill_between_creation_and_header_leaves_no_file(
     before = sorted(os.listdir(tmp_path))
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True)
     if "fork=True" in words[-1]:
-        assert b"ended before it wrote the snapshot" in done.stderr  # only the copy was killed
+        assert b"ended before it wrote the snapshot" in done.stderr  # only the forked child was killed
     else:
         assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / target).exists()
     assert sorted(os.listdir(tmp_path)) == before
 
 
-def test_kill_in_a_forked_child_leaves_no_file_of_it(tmp_path: Path, extension: Callable[..., Path]) -> None:
+def test_kill_of_a_forked_child_leaves_no_file_of_the_child(tmp_path: Path, extension: Callable[..., Path]) -> None:
     killer = str(extension("recording/kill_at_first_write"))
     # The parent must survive its own header, so the library waits for this variable.
     code = """

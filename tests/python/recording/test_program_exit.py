@@ -108,7 +108,7 @@ def test_sudden_exit_keeps_all_events(
 def test_faulthandler_shows_only_frames_of_the_program(heaptide_run: Callable[..., Any]) -> None:
     done = end(heaptide_run, "import faulthandler; faulthandler.enable(); os.abort()")
     assert "Fatal Python error: Aborted" in done.stderr
-    # Newer versions also print the C stack after the Python one, which contains Heaptide's library.
+    # Newer versions also print the C stack, which contains Heaptide's library, after the Python stack.
     frames = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
     assert len(frames) == 1 and "program1.py" in frames[0]
 

@@ -1,4 +1,4 @@
-"""Tests that unsupported interpreters get one sentence, and that the program runs."""
+"""Tests of unsupported interpreters, and of an extension module that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ except RuntimeWarning as error:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 13), reason="debug offsets are published from 3.13 on")
-def test_wrong_debug_offsets_disable_only_the_python_stacks(tmp_path: Path) -> None:
+def test_wrong_debug_offsets_do_not_stop_the_recording(tmp_path: Path) -> None:
     code = """
 import ctypes, sys
 runtime = ctypes.addressof(ctypes.c_char.in_dll(ctypes.pythonapi, "_PyRuntime"))

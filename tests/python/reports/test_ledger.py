@@ -125,13 +125,13 @@ def test_python_objects_count_once_if_python_uses_no_allocator_of_its_own(
     assert ledger["not_resident_bytes"] == 0
 
 
-def test_profiler_is_not_charged_for_memory_that_a_heap_snapshot_returned(
+def test_own_memory_in_the_ledger_excludes_memory_that_a_heap_snapshot_freed(
     recorded: Callable[[str], dict[str, Any]], tmp_path: Path
 ) -> None:
     statistics = recorded(SNAPSHOT)
     [process] = statistics["heaptide"]["processes"]
     assert process["own_memory_bytes"] > 10 * MB
     assert ledger_of(statistics)["own_bytes"] < 6 * MB
-    # The snapshot caused the peak of the resident size, which the text says.
+    # The snapshot caused the peak of the resident size, and the text reports this.
     assert process["own_at_resident_peak_bytes"] > 5 * MB
     assert "of it were the profiler's own" in heaptide("stats", tmp_path / "job.tide").stdout

@@ -142,7 +142,7 @@ def test_wrong_options_exit_with_2_and_run_nothing(tmp_path: Path, words: list[s
     assert captures(tmp_path) == []
 
 
-def test_help_names_every_option(tmp_path: Path) -> None:
+def test_help_names_the_main_options(tmp_path: Path) -> None:
     done = run(tmp_path, "--help")
     assert done.returncode == 0 and done.stderr == ""
     for option in ("-o", "-f", "-q", "--objects", "--trace-python-allocators", "--sample", "--aggregate"):
@@ -178,7 +178,7 @@ def test_interval_sets_how_often_the_resident_size_is_read(tmp_path: Path) -> No
         (tmp_path / "enough").unlink()
         return shortest_time_of_three_readings(capture)
 
-    # Three readings take twice the interval, or a little more than once if the first is late.
+    # Three readings take two intervals, or a little more than one if the first reading is late.
     assert shortest_time("5", enough=0.09) < 0.09
     # Times in the file are rounded to a millisecond.
     assert shortest_time("100", enough=60) > 0.098

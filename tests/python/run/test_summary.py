@@ -165,7 +165,7 @@ def test_summary_does_not_count_followed_multiprocessing_children_as_unrecorded(
     assert not [line for line in lines if "not recorded" in line]
 
 
-def test_summary_mentions_no_children_if_there_were_none(tmp_path: Path) -> None:
+def test_summary_mentions_no_children_that_run_another_program(tmp_path: Path) -> None:
     code = "import subprocess; subprocess.run(['true'])"
     assert "child process" not in run(tmp_path, "-o", "job.tide", "-c", code).stderr
 

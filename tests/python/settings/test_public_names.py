@@ -102,7 +102,7 @@ def test_no_submodule_hides_a_public_function() -> None:
         assert is_submodule == isinstance(getattr(package, name), ModuleType), name
 
 
-def test_public_names_are_found_without_importing_their_module() -> None:
+def test_public_names_are_available_after_importing_only_the_package() -> None:
     code = "import heaptide, json; print(json.dumps([n for n in heaptide.__all__ if not hasattr(heaptide, n)]))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

@@ -23,7 +23,10 @@ SETTINGS = ("ptrace_scope", "CAP_SYS_PTRACE", "not dumpable")
 
 
 def attach(process: subprocess.Popen[str], *options: str | Path, check: bool = True) -> str:
-    """Attach, and return the command's standard error; skip the test where the kernel forbids attaching."""
+    """Attach, and return the command's standard error; skip the test where the kernel forbids attaching.
+
+    Without `check`, the command must fail.
+    """
     done = heaptide("attach", str(process.pid), *options, check=False)
     if done.returncode == 1 and any(setting in done.stderr for setting in SETTINGS):
         pytest.skip(done.stderr.strip())

@@ -92,8 +92,8 @@ pub fn treatment(number: usize, length: usize, flags: i32) -> Treatment {
     if number == python::PYTHON {
         return python::treatment(length, flags);
     }
-    let is_own = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
-    if flags & is_own != is_own || length < LEAST_BYTES {
+    let anonymous = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE;
+    if flags & anonymous != anonymous || length < LEAST_BYTES {
         return Treatment::Plain;
     }
     match CODES[number].load(Ordering::Relaxed) {
@@ -200,7 +200,7 @@ fn hook(
         hooked.any(|jemalloc| jemalloc.functions() == functions)
     };
     if is_hooked(&ARENAS.lock()) {
-        // In a forked child the parent's hooks are still installed, and hooks of another mode may be.
+        // The installed hooks may be those of the parent, in a forked child, or those of another mode.
         remove();
     }
     match Jemalloc::hook(

@@ -81,7 +81,7 @@ fn number(text: &[u8]) -> Option<(u8, &[u8])> {
 /// `symbols` must hold the addresses of the type objects of a live interpreter.
 unsafe fn confirm_types(layout: &Layout, symbols: &Symbols) -> Result<(), Unsupported> {
     // SAFETY: a type object is hundreds of bytes long and aligned to a word, so both words lie in it; the caller
-    // vouches for the address.
+    // guarantees the addresses.
     let word =
         |address: usize, offset: usize| unsafe { ((address + offset) as *const usize).read() };
     // A build that traces references has two more words at the start of each object.

@@ -5,8 +5,8 @@
 //! events back from the file, adds them to its tally, writes the tally as a checkpoint and removes the blocks that it
 //! replaces. The file is complete at any instant, and threads only have to take a new sequence number.
 //!
-//! Runs on: the keeper; at the end the thread that stops. Allocates: bypassing the hooks, in proportion to live blocks.
-//! Locks: the store's. During fork: a child starts without sums.
+//! Runs on: the keeper; at the end the thread that stops the recording. Allocates: bypassing the hooks, in proportion
+//! to live blocks. Locks: the store's. During fork: a child starts without sums.
 
 use heaptide_capture::Capture;
 use heaptide_capture::area::{BlockHead, CHECKPOINT_STREAM, ChunkHead};

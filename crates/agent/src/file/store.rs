@@ -166,7 +166,7 @@ impl Store {
             }
             open => open?,
         };
-        // Before the first area, the file ends with its header, which is shorter.
+        // Until the first area is written, the file ends with its header, which may be shorter than `first_area`.
         if len < tail.offset && tail.offset != self.first_area {
             return Err(io::Error::other("another process truncated it"));
         }
@@ -219,7 +219,7 @@ impl Store {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Takes an empty slot for `chunk`. Returns `None` if the file has failed.
+    /// Takes an empty slot for `chunk`. Returns `None` if no slot is empty and the file cannot be written.
     pub fn take(&self, chunk: ChunkHead) -> Option<Slot> {
         let size = Size::of_chunk(chunk.number);
         loop {

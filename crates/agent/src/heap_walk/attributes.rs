@@ -93,7 +93,7 @@ pub unsafe fn dict_of(reader: &Reader, entry: &TypeEntry, object: Object) -> Opt
         match entry.dict_offset {
             0 => None,
             offset @ 1.. => reader.reference(object, offset as usize),
-            // An `int` of 3.12 and later has no length there; its dict gets no label.
+            // An `int` of 3.12 and later has no `ob_size` that gives the end of the object, so its dict gets no label.
             _ if entry.flags & type_flag::LONG != 0 || entry.item_size == 0 => None,
             offset => {
                 let items = (reader.size(object) as isize).unsigned_abs();
@@ -170,7 +170,7 @@ pub unsafe fn attributes_of(
         return 0;
     }
     for (number, name) in entry.attributes.iter().enumerate() {
-        // SAFETY: the values are as many as the names of the class.
+        // SAFETY: the instance has at least as many values as its class has names.
         let value = unsafe { word_at(values + number * 8) };
         if value != 0 {
             labels.push((value, Label::new(EdgeType::Attribute, *name)));

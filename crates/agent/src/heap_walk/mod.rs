@@ -10,7 +10,7 @@
 //! | [`tracked`], [`garbage`] | the count of tracked objects that a collection would leave |
 //! | [`prefetch`], [`output`], [`previews`] | for a snapshot: objects in the order in which they are found, columns, previews |
 //! | [`kind_sums`] | sums of the reachable objects by kind, without a snapshot |
-//! | [`renumber`], [`assemble`], [`file`] | from columns to a snapshot as `capture::heap` describes it, and into a file |
+//! | [`renumber`], [`assemble`], [`file`] | the conversion of columns to a snapshot of `capture::heap`, and its file |
 //! | [`column`], [`arena`] | growing arrays in Heaptide's own memory |
 //! | [`reader`], [`known`], [`proof`] | reads of the interpreter's memory, and their verification |
 //!
@@ -157,8 +157,8 @@ impl Reading {
         let (major, minor) = layout.version;
         let heap = HeapLayout::of(layout.version).ok_or(Unsupported::Version { major, minor })?;
         let known = Known::resolve()?;
-        // SAFETY: the caller holds the GIL until the walk is over, which runs no Python code. The layout was proved when
-        // the interpreter was prepared, and `heap` is that of the same version.
+        // SAFETY: the caller holds the GIL until the walk is over, and the walk runs no Python code. The layout was
+        // proved when the interpreter was prepared, and `heap` is the layout of the same version.
         let mut reader = unsafe { Reader::new(layout, heap, known) };
         if reader.basic_size(known.type_type) != heap.heap_type_size {
             Err(Unsupported::ForeignBuild {
@@ -204,7 +204,7 @@ impl Reading {
     }
 }
 
-/// The note of a walk for which the collector did not report its objects.
+/// The note of a walk if the garbage collector's objects could not be listed.
 const NOT_ALL: &str = "objects that no root leads to could not be found";
 
 /// Finds all objects: first from the roots, then objects that only the collector knows, then objects that only weak
@@ -225,8 +225,8 @@ fn find_all(
     Ok(n_reached)
 }
 
-/// Counts the same objects. The order does not matter, so the collector's objects come first: its lists are in the order
-/// of creation, in which objects lie close together in memory.
+/// Counts the same objects as [`find_all`]. The order does not matter, so the collector's objects come first: its lists
+/// are in the order of creation, and objects created one after another lie close together in memory.
 fn count_all(
     walk: &mut Walk<'_, Sums>,
     roots: &mut Roots,

@@ -159,7 +159,7 @@ impl Roots {
             };
             if held {
                 let entry = &walk.types[walk.output.types[first + number] as usize];
-                // SAFETY: such an object is a type.
+                // SAFETY: an object that is scanned as a type is one.
                 let is_static_type = entry.scan == Scan::Type
                     && !walk
                         .reader

@@ -61,7 +61,7 @@ impl SizeRule {
     }
 }
 
-/// Returns the bytes of an object, including the headers before it.
+/// Returns the bytes of an object, including the headers before it. `collected` is true if it has a collector's header.
 ///
 /// # Safety
 /// `entry` describes the object's type.

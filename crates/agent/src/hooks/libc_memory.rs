@@ -1,7 +1,8 @@
 //! Hooks of the C library's allocation functions: each calls the real function, records the event and returns the result.
 //!
-//! A release is recorded before it happens and an allocation after it (see [`crate::record`]). A call that fails leaves no
-//! record, or the hook undoes its record. The caller sees exactly the results of the real function, `errno` included.
+//! A release is recorded before the real call, an allocation after the real call (see [`crate::record`]). A call that
+//! fails leaves no record, or the hook undoes its record. The caller sees exactly the results of the real function,
+//! `errno` included.
 //!
 //! Each hook has the type that the list in [`super`] declares for its function.
 

@@ -1,9 +1,9 @@
 //! Events while Python code of Heaptide runs on a thread.
 //!
-//! An allocation is Heaptide's own and is not recorded, but remembered for the stretch that [`crate::record::own_blocks`]
-//! defines, so that its release is not recorded either. Every other release is of a block that the capture may contain. A
-//! garbage collection, a cache of the interpreter, or a resize of one of the program's containers causes such releases. A
-//! resized block of the program stays the program's.
+//! An allocation is Heaptide's own and is not recorded. It is remembered until the end of the *stretch* (see
+//! [`crate::record::own_blocks`]), so that its release is not recorded either. Every other release is of a block that
+//! the capture may contain. A garbage collection, a cache of the interpreter, or a resize of one of the program's
+//! containers causes such releases. A resized block of the program stays the program's.
 
 use heaptide_capture::{Allocator, Frame};
 

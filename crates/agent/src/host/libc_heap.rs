@@ -50,8 +50,8 @@ impl LibcHeap {
         })
     }
 
-    /// The free bytes that are certainly resident, given the mappings of the arenas: at most the used bytes of the arenas
-    /// are resident without being free. `mapped` may include bytes that another library has mapped.
+    /// Returns the free bytes that are certainly resident. Assumes that all used bytes of the arenas are resident, and
+    /// all bytes that another library has mapped: `arenas.mapped` may include such bytes.
     pub fn resident_free(&self, arenas: &ArenaPages) -> u64 {
         let foreign = arenas.mapped.saturating_sub(self.arenas);
         let certain = arenas.resident.saturating_sub(foreign);

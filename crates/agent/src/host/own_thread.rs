@@ -20,8 +20,8 @@ pub fn spawn(stack_bytes: usize, work: Work) -> io::Result<Handle> {
     // A new thread inherits this mask: the program's signals are for its own threads. SIGBUS stays unblocked, because a
     // failed access to the capture while it is blocked would end the process.
     let blocked = TemporaryMask::all_but_bus_error();
-    // SAFETY: the attributes are initialised before their use and destroyed after it. `body` takes `work` over, unless no
-    // thread was created.
+    // SAFETY: the attributes are initialised before their use and destroyed after it. If a thread is created,
+    // `body` takes over `work`.
     let (error, thread) = unsafe {
         let mut thread = std::mem::zeroed();
         let mut attributes = std::mem::zeroed();

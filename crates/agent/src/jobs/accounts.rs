@@ -125,7 +125,7 @@ impl Accounts {
 
     #[inline(always)]
     fn insert(&mut self, address: usize, block: Block, old: Option<Block>) {
-        // An earlier block at this address was freed without an event.
+        // If the address already has a block, that block was freed without an event.
         let before = if own_memory::ran_out() {
             Err(NoRoom)
         } else if is_mapping(block.allocator) {
@@ -301,7 +301,8 @@ impl Accounts {
         self.settled.insert(job, entry);
     }
 
-    /// Returns the live bytes of a job and of all settled jobs of its name; `None` once its account is closed.
+    /// Returns the live bytes of a job and of all settled jobs of its name; `None` if the job has no name or its
+    /// account is closed.
     pub fn live_bytes_of_name(&self, job: u32) -> Option<u64> {
         let account = self
             .jobs
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_left_nothing_need_no_memory() {
+    fn entries_of_jobs_that_left_nothing_are_removed() {
         let mut accounts = Accounts::default();
         for number in 0..10 * MIN_SETTLED {
             let job = accounts.begin(number, 1);

@@ -80,8 +80,8 @@ pub fn own_thread_id() -> u32 {
     sys::thread_id()
 }
 
-/// The resident size of the process; `None` if nothing is recorded. Only for threads of the program, because it may open
-/// a file.
+/// The resident size of the process; `None` if nothing is recorded. Only for threads of the program: it may open a
+/// file, which Heaptide's own threads must not do (see `host::own_file`).
 pub fn resident_bytes() -> Option<u64> {
     let _unrecorded = Unrecorded::begin();
     let number = session::active_number()?;

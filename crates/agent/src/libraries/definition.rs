@@ -4,9 +4,9 @@ use std::ffi::{CStr, c_int, c_void};
 
 use super::slots::Library;
 
-/// The address of the function that calls to `name` reach; 0 if there is none. In an executable at a fixed address the
-/// dynamic linker may return a stub of that executable. Then this returns the function of the first loaded library that
-/// has one.
+/// Returns the address that a call to `name` reaches; 0 if there is none. In an executable at a fixed address, the
+/// dynamic linker may return a stub of that executable. Then this returns the address in the first loaded library that
+/// defines the function.
 pub fn definition(name: &CStr) -> usize {
     struct Loaded {
         name: *const libc::c_char,

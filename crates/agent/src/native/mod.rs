@@ -1,9 +1,9 @@
 //! Native stacks: the C, C++ and Rust frames between the Python frames, read when an event is recorded.
 //!
-//! In reading order: [`walk`] follows the stack of the calling thread by call-frame information, up to a frame of the
-//! last event. [`rules`] gives the step from a frame to its caller for one address, [`modules`] the library of an
-//! address, and [`bounds`] the end of the stack. [`mixed`] replaces the interpreter's evaluation frames by the Python
-//! frames they run, and writes the change.
+//! In reading order: [`walk`] follows the stack of the calling thread by call-frame information, until it reaches a
+//! frame remembered from the last event. [`rules`] gives the step from a frame to its caller for one address,
+//! [`modules`] the library of an address, and [`bounds`] the end of the stack. [`mixed`] replaces the interpreter's
+//! evaluation frames by the Python frames they run, and writes the change.
 //!
 //! Without `--native` nothing here runs: the `native` pointer of every thread is null.
 //!

@@ -30,7 +30,7 @@ static NEXT_ID: AtomicU32 = AtomicU32::new(UNKNOWN + 1);
 static N_DEATHS: AtomicU64 = AtomicU64::new(0);
 /// The code objects of the session.
 pub static CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
-/// The code objects of the accounts of jobs, which keep the texts themselves.
+/// The code objects in the accounts of jobs. The accounts keep the texts.
 pub static JOB_CODES: ForkMutex<Option<Codes>> = ForkMutex::new(None);
 /// The type's own deallocator, once it has been replaced; 0 before.
 static REAL_DEALLOC: AtomicUsize = AtomicUsize::new(0);
@@ -39,7 +39,7 @@ static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
 pub struct Codes {
     by_address: HashMap<usize, u32>,
-    /// Keeps programs that compile the same source repeatedly from filling the file.
+    /// Equal code objects share a number, so a program that compiles the same source repeatedly does not fill the file.
     by_content: HashMap<u64, u32>,
     /// Code objects whose deallocator is running.
     dying: Vec<usize>,
@@ -52,7 +52,7 @@ pub struct Codes {
 /// The name of the frame that replaces the outer frames of a stack that is too deep.
 const CUT_NAME: &str = "<stack cut: outer frames not recorded>";
 
-/// Returns the number of known code objects that were freed so far.
+/// Returns a counter that changes when a known code object is freed or a table is dropped.
 #[inline(always)]
 pub fn n_deaths() -> u64 {
     N_DEATHS.load(Ordering::Relaxed)
@@ -106,7 +106,8 @@ pub fn id_and_text(
     if let Some(&id) = codes.by_address.get(&address) {
         return id;
     }
-    // Threads cache the number, also `UNKNOWN`, until `remove` finds the address here: another code object may reuse it.
+    // Threads cache the number, even `UNKNOWN`, until `remove` finds the address in this table. Without the entry, they
+    // would use it for the next code object at the same address.
     codes.by_address.insert(address, UNKNOWN);
     if codes.dying.contains(&address) {
         session::count_lost(Lost::UnreadableCode, 1);
@@ -202,8 +203,8 @@ pub unsafe fn hook_deallocator(symbols: &Symbols) {
 }
 
 fn install(field: &AtomicUsize) {
-    // If another tool wrapped this function in an earlier recording, it still calls it. Its function must not become the
-    // real one: each would call the other for ever.
+    // If another tool wrapped `on_code_death` in an earlier recording, the tool's function still calls it. The tool's
+    // function must not become the real deallocator: each would call the other for ever.
     if !IS_INSTALLED.swap(true, Ordering::Relaxed) {
         REAL_DEALLOC.store(field.load(Ordering::Relaxed), Ordering::Release);
         field.store(on_code_death as *const () as usize, Ordering::Release);
@@ -220,7 +221,8 @@ pub unsafe fn unhook_deallocator(symbols: &Symbols) {
 }
 
 fn uninstall(field: &AtomicUsize) {
-    // If another tool has wrapped this function meanwhile, it must stay installed. It then only forwards calls.
+    // If another tool has wrapped `on_code_death` meanwhile, the tool's function must stay installed. `on_code_death`
+    // then only forwards calls.
     if field.load(Ordering::Relaxed) == on_code_death as *const () as usize {
         field.store(REAL_DEALLOC.load(Ordering::Acquire), Ordering::Release);
         IS_INSTALLED.store(false, Ordering::Relaxed);
@@ -285,7 +287,7 @@ mod tests {
         field.store(own, Ordering::Relaxed);
         uninstall(&field);
         assert_eq!(field.load(Ordering::Relaxed), REAL);
-        // A tool that came while nothing was recorded is the real one.
+        // A function that a tool installed while nothing was recorded becomes the real one.
         field.store(TOOL, Ordering::Relaxed);
         install(&field);
         assert_eq!(REAL_DEALLOC.load(Ordering::Relaxed), TOOL);

@@ -5,7 +5,7 @@
 //! zero, so that threads and tasks that outlive the job belong to no job.
 //!
 //! A chunk begins without a job. Before an allocation whose job differs from the last job in the chunk, the thread writes a
-//! job record. The job is determined again only if the thread entered another context, if a variable of the context was
+//! job mark. The job is determined again only if the thread entered another context, if a variable of the context was
 //! set, or if any job began or ended ([`GENERATION`]).
 //!
 //! Runs on: the thread whose event it is. Allocates: never. Locks: never.
@@ -32,7 +32,7 @@ static ASSIGNED: [Assigned; MAX_ASSIGNED] = [const {
         job: AtomicU64::new(0),
     }
 }; MAX_ASSIGNED];
-/// Number of entries that were ever used, at which a search ends.
+/// Number of entries that were ever used; a search ends there.
 static N_ASSIGNED: AtomicUsize = AtomicUsize::new(0);
 
 struct Assigned {
@@ -40,7 +40,7 @@ struct Assigned {
     job: AtomicU64,
 }
 
-/// A job's number and the number of its name. Job 0 is none.
+/// A job's number and the number of its name. Job 0 means no job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct JobNumbers {
     pub job: u32,
@@ -68,7 +68,7 @@ pub(crate) struct ThreadJob {
     context: usize,
     variables: usize,
     generation: u32,
-    /// The job of the last record in the current chunk; 0 at its beginning.
+    /// The job of the last mark in the current chunk; 0 at its beginning.
     written: u32,
 }
 
@@ -100,8 +100,8 @@ pub(super) fn are_used() -> bool {
     GENERATION.load(Ordering::Relaxed) != 0
 }
 
-/// Writes a job record if the thread's job differs from the one that its chunk has. `is_shared` is true for memory that the
-/// allocator of an interpreter or a library maps for later use: it belongs to no job.
+/// Writes a job mark if the thread's job differs from the last one in its chunk. `is_shared` is true for memory that
+/// the allocator of an interpreter or a library maps for later use: it belongs to no job.
 ///
 /// The state's position must be below its limit, so that there is room for several records.
 #[inline(always)]
@@ -208,7 +208,7 @@ fn assigned() -> JobNumbers {
 /// holds the lock of all job marks.
 pub(crate) fn assign(thread: usize, numbers: JobNumbers) -> bool {
     let n_assigned = N_ASSIGNED.load(Ordering::Acquire).min(MAX_ASSIGNED);
-    // After the last used entry of all, so that the last assignment of a thread counts.
+    // The new entry follows the last used one of any thread, so that the last assignment of a thread counts.
     let used = |entry: &Assigned| entry.thread.load(Ordering::Acquire) != 0;
     let at = ASSIGNED[..n_assigned]
         .iter()
@@ -223,7 +223,7 @@ pub(crate) fn assign(thread: usize, numbers: JobNumbers) -> bool {
     true
 }
 
-/// Whether a thread has ever had an assigned job.
+/// Whether any thread has ever had an assigned job.
 pub(crate) fn has_assigned() -> bool {
     N_ASSIGNED.load(Ordering::Relaxed) != 0
 }

@@ -6,7 +6,8 @@
 //!
 //! A *stretch* is one uninterrupted run of Heaptide's own code on a thread. The table has sets of four words, one word per
 //! block. A word contains the number of its stretch, so words of earlier stretches need not be cleared. If a set is full, a
-//! new block replaces another one. The release of the replaced block is recorded, and readers ignore it.
+//! new block replaces another one. The release of the replaced block is recorded, and readers count it as that of a
+//! block from before the recording.
 //!
 //! Blocks that outlive the stretch are forgotten, because another thread or the program may release them, and the program's
 //! next block may lie at the same address.
@@ -29,7 +30,7 @@ pub struct OwnBlocks {
     sets: *mut Sets,
     /// The number of the current stretch; 0 before the first one.
     stretch: u16,
-    /// Whether the thread is resizing a block of the program: of the C library, and of Python's allocators.
+    /// Whether the thread is resizing a block of the program: first for the C library, then for Python's allocators.
     is_resizing: [bool; 2],
 }
 
@@ -100,7 +101,7 @@ impl OwnBlocks {
         std::mem::take(&mut self.is_resizing[usize::from(is_pythons)])
     }
 
-    /// Notes that a resize failed.
+    /// Resets both flags of [`OwnBlocks::set_resizing`], for example because a resize failed.
     pub fn forget_resizing(&mut self) {
         self.is_resizing = [false; 2];
     }

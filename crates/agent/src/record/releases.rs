@@ -59,7 +59,7 @@ pub fn is_first(address: usize) -> bool {
     let Some((word, bit)) = word_of(address) else {
         return true;
     };
-    // Most later releases only read.
+    // Later releases at the same address only read the word, which is cheaper than writing it.
     word.load(Ordering::Relaxed) & bit == 0 && word.fetch_or(bit, Ordering::AcqRel) & bit == 0
 }
 

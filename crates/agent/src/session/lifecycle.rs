@@ -45,7 +45,7 @@ pub(crate) struct Running {
 
 enum Keeper {
     Running(own_thread::Handle),
-    /// Stopped for the time of a fork, with the sums so far of a bounded capture.
+    /// Stopped for the time of a fork. Holds the sums so far, if the capture is bounded.
     Paused(Option<Box<Checkpoints>>),
 }
 
@@ -193,7 +193,7 @@ unsafe fn start_as(
     Ok(warning)
 }
 
-/// Stops the recording, restores everything that it changed and completes the file. `None` if nothing was recorded.
+/// Stops the recording, restores everything that it changed and completes the file. `None` if no recording is running.
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -287,9 +287,9 @@ pub fn resume_keeper() {
     }
 }
 
-/// Stops recording in a forked child. The parent's session is leaked. The child closes and unmaps the capture, which the
-/// parent completes: a process that has a capture open or mapped appears to be recorded into it. Calls `inherit` with the
-/// parent's configuration and session if the session follows forks.
+/// Stops recording in a forked child. The parent's session is leaked. The child closes and unmaps the capture, because
+/// a process that has a capture open or mapped counts as recorded. The parent completes the capture. Calls `inherit`
+/// with the parent's configuration and session if the session follows forks.
 pub(crate) fn forget_after_fork(inherit: impl FnOnce(&Config, Mode, [u8; 16])) {
     let was_active = SESSION.swap(null_mut(), Ordering::AcqRel);
     ORDER.word.store(0, Ordering::SeqCst);

@@ -49,7 +49,8 @@ pub(super) fn rows(
     (locations, frames, stacks.collect())
 }
 
-/// Merged locations and frames, and for each stack of the model its innermost frame. Lines of one function may be merged.
+/// Merged locations and frames, and for each stack of the model its innermost frame. Merges the lines of one function
+/// unless `by_line` is set.
 fn merge(all: &StackModel, by_line: bool) -> (Vec<Location>, Vec<DiffFrame>, Vec<usize>) {
     let mut locations = Interner::default();
     let location_of = all.locations.iter().map(|at| {

@@ -27,7 +27,7 @@ impl Filter {
         })
     }
 
-    /// Reports a misspelt job name before the captures are read.
+    /// Returns an error if the filter names jobs and no capture has one of them. Called before events are replayed.
     pub fn check_jobs(&self, captures: &[Capture]) -> Result<(), NoMatch> {
         if self.jobs.is_empty() {
             return Ok(());

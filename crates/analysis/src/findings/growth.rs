@@ -34,7 +34,7 @@ struct Growth {
     to_bytes: u64,
     /// The mean rate from `from_ns` to `to_ns`, so that readers can compute it from the sentence.
     bytes_per_second: f64,
-    /// The share of the variance that the straight line that fits best explains, from 0 to 1.
+    /// The share of the variance that the best-fitting straight line explains, from 0 to 1.
     confidence: f64,
     /// The number of readings that were lower than the one before, and the sum of these differences. Falls are evidence
     /// against a leak, their absence is evidence for one.
@@ -178,7 +178,7 @@ fn growth(curve: &[i64], released: &[i64], edges_ns: &[u64], peak_bytes: u64) ->
     })
 }
 
-/// The share of the variance that the straight line that fits best explains.
+/// The share of the variance that the best-fitting straight line explains.
 fn share_on_a_line(times_ns: &[u64], held: &[i64]) -> f64 {
     let n = held.len() as f64;
     let seconds = |ns: u64| (ns - times_ns[0]) as f64 / 1e9;

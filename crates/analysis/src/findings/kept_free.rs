@@ -5,7 +5,8 @@ use crate::load::Session;
 use crate::model::finding::SentenceValue::{Bytes, Percent, Process};
 use crate::model::{Finding, Ledger, Sentence};
 
-/// Every allocator keeps some memory free. Less than this share of the resident size, or fewer bytes, is normal.
+/// Every allocator keeps some memory free. Less than this share of the resident size is normal, and so is less than
+/// [`MIN_BYTES`].
 const MIN_SHARE: f64 = 0.10;
 pub(super) const MIN_BYTES: u64 = 8 << 20;
 

@@ -1,5 +1,6 @@
 //! The line that holds the most memory at the end of the recording. Every program keeps something until it exits, so this is
-//! not one of the [`super::findings`]: only reports about leaks show it. Imported modules are not counted: they stay loaded.
+//! not one of the [`super::findings`]: only reports about leaks and the summary at exit show it. Imported modules are
+//! not counted: they stay loaded.
 
 use super::site_groups::{Headlines, SiteGroups};
 use crate::load::Session;
@@ -23,8 +24,8 @@ const APART_FROM_ARENAS: Headlines = Headlines {
     largest_part: "{} holds most at the end apart from Python's arenas, the largest part allocated by {}",
 };
 
-/// Returns the finding. `None` if a smaller share of the peak was alive at the end, or if no line is responsible for
-/// it.
+/// Returns the finding. `None` if no line holds at least `min_peak_share` of the peak and the minimum share of the
+/// leaked memory.
 pub fn still_alive(session: &Session, min_peak_share: f64) -> Option<Finding> {
     let groups = SiteGroups::new(session);
     let peak_bytes = groups.sum_bytes(|group| group.peak);

@@ -18,7 +18,7 @@ struct Unshared {
 }
 
 impl Unshared {
-    fn lost_bytes(&self) -> u64 {
+    fn unshared_bytes(&self) -> u64 {
         self.inherited_bytes - self.shared_bytes
     }
 }
@@ -27,9 +27,9 @@ pub fn find(session: &Session) -> Vec<Finding> {
     let all = &session.processes;
     let forks = all.iter().filter_map(|process| unshared(session, process));
     let mut forks: Vec<Unshared> = forks
-        .filter(|fork| fork.lost_bytes() >= kept_free::MIN_BYTES)
+        .filter(|fork| fork.unshared_bytes() >= kept_free::MIN_BYTES)
         .collect();
-    forks.sort_by_key(|fork| std::cmp::Reverse(fork.lost_bytes()));
+    forks.sort_by_key(|fork| std::cmp::Reverse(fork.unshared_bytes()));
     forks.truncate(MAX_PER_CHECK);
     forks.iter().map(finding).collect()
 }
@@ -71,7 +71,7 @@ fn finding(fork: &Unshared) -> Finding {
             [
                 Bytes(fork.inherited_bytes),
                 Bytes(fork.shared_bytes),
-                Bytes(fork.lost_bytes()),
+                Bytes(fork.unshared_bytes()),
             ],
         )],
         advice: "writing to an object, including its reference count, copies its page: load less before the fork, or call \

@@ -32,9 +32,9 @@ pub enum Mismatch {
 
 /// The capture that was being written when the snapshot at `path` was taken: at its original path, or next to the snapshot.
 pub fn recording_of(header: &HeapHeader, path: &Path) -> Option<PathBuf> {
-    let then = PathBuf::from(&header.recording.as_ref()?.path);
-    let beside = then.file_name().map(|name| path.with_file_name(name));
-    [Some(then), beside]
+    let original = PathBuf::from(&header.recording.as_ref()?.path);
+    let beside = original.file_name().map(|name| path.with_file_name(name));
+    [Some(original), beside]
         .into_iter()
         .flatten()
         .find(|path| files::exists(path))

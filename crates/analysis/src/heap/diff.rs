@@ -165,7 +165,7 @@ fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
         .collect();
     let (own, others) = (&heap.snapshot.objects, &other.snapshot.objects);
     let mut at = 0;
-    let missing = own
+    let selected = own
         .addresses
         .iter()
         .enumerate()
@@ -181,5 +181,5 @@ fn matching(heap: &Heap, other: &Heap, wanted: bool) -> ObjectSet {
                 && types[own.types[object] as usize] == Some(others.types[at]);
             is_in_other == wanted
         });
-    missing.map(|(object, _)| object as u32).collect()
+    selected.map(|(object, _)| object as u32).collect()
 }

@@ -67,7 +67,7 @@ impl Dominators {
     /// The tree from the top down. The last node of the graph is the top: its children have no dominator.
     pub fn children(&self) -> Graph {
         let n_objects = self.immediate.len();
-        let below = |dominator: u32| {
+        let node_of = |dominator: u32| {
             if dominator == TOP {
                 n_objects as u32
             } else {
@@ -76,7 +76,7 @@ impl Dominators {
         };
         let upward = Graph::build(n_objects + 1, |object| {
             let dominator = self.immediate.get(object as usize).copied();
-            dominator.map(below).into_iter()
+            dominator.map(node_of).into_iter()
         });
         upward.reversed()
     }
@@ -246,15 +246,15 @@ struct Forest {
 }
 
 impl Forest {
-    /// The smallest semidominator on the path up from `from`, among the finished numbers: those above `done`.
-    fn least(&mut self, from: u32, done: u32, semi: &[u32]) -> u32 {
+    /// The smallest semidominator on the path up from `from`, among the finished numbers: those above `current`.
+    fn least(&mut self, from: u32, current: u32, semi: &[u32]) -> u32 {
         // A number that is not finished counts as itself, even if it is a root.
-        if from <= done {
+        if from <= current {
             return from;
         }
         self.path.clear();
         let mut at = from;
-        while self.ancestors[at as usize] > done {
+        while self.ancestors[at as usize] > current {
             self.path.push(at);
             at = self.ancestors[at as usize];
         }

@@ -73,7 +73,7 @@ pub struct PageKind {
 pub struct Exploration {
     pub kinds: Vec<PageKind>,
     pub objects: Vec<PageObject>,
-    /// Objects that only roots hold, the largest first.
+    /// Objects that no other object dominates, the largest first.
     pub tops: Vec<u32>,
     pub n_tops: usize,
     pub suspects: Suspects,
@@ -203,8 +203,8 @@ impl<'a> Page<'a> {
         let mut all: Vec<(u64, u32)> = kinds
             .iter()
             .map(|(&kind, objects)| {
-                let sum = objects.iter().map(|&one| retained[one as usize]).max();
-                (sum.unwrap_or(0), kind)
+                let largest = objects.iter().map(|&one| retained[one as usize]).max();
+                (largest.unwrap_or(0), kind)
             })
             .collect();
         all.sort_by_key(|&(largest, kind)| (std::cmp::Reverse(largest), kind));

@@ -2,7 +2,8 @@
 
 use heaptide_capture::heap::{EdgeType, HeapSnapshot, Label, Root, RootCategory};
 
-/// The text of a reference, to be appended to the text of its holder: `.name`, `['key']`, `[3]`, `->tp_subclasses`.
+/// The text of a reference, to be appended to the text of its holder: `.name`, `['key']`, `[3]`, `->tp_subclasses`. The
+/// text of an element of a set, `list(_)[3]`, must be joined with [`expression`].
 pub fn reference(snapshot: &HeapSnapshot, label: Label) -> String {
     let number = label.number();
     let name = || snapshot.names.get(number);
@@ -119,6 +120,10 @@ mod tests {
         assert_eq!(internal("co_code"), ".co_code");
         assert_eq!(internal("__doc__"), ".__doc__");
         assert_eq!(internal("tp_subclasses"), "->tp_subclasses");
+    }
+
+    #[test]
+    fn element_of_a_set_is_written_as_an_index_into_its_list() {
         let steps = ["x", "list(_)[3]", ".y", "list(_)[4]"].map(str::to_owned);
         assert_eq!(expression(&steps), "list(list(x)[3].y)[4]");
     }

@@ -1,8 +1,10 @@
-//! Objects of the Heaptide functions that took the snapshot: their arguments and variables, and what only these hold.
+//! Objects of the Heaptide functions that took the snapshot: their arguments and variables, and all objects that only
+//! these hold.
 //!
-//! These functions are the innermost frames of a thread. A wrapper of Heaptide's further out has arguments of the program,
-//! so it does not count. The functions are recognised by the namespaces of Heaptide's modules; a command that takes the
-//! snapshot of a running process also runs a script without a module, whose functions have fixed names.
+//! These functions are the innermost frames of a thread. Functions of Heaptide that call the program are further out.
+//! They do not count, because their arguments belong to the program. The functions are recognised by the namespaces of
+//! Heaptide's modules. A command that takes the snapshot of a running process also runs a script without a module; its
+//! functions have fixed names.
 
 use heaptide_capture::heap::{EdgeType, RootCategory};
 
@@ -11,7 +13,7 @@ use super::program_text::top_package;
 use super::view::Heap;
 
 /// The module that serves commands from outside, and the functions of the script that calls it, innermost first.
-const VISITED: &str = "heaptide.attached";
+const ATTACHED: &str = "heaptide.attached";
 const SCRIPT: [&str; 3] = ["act", "visit", "<module>"];
 
 pub(super) fn objects(heap: &Heap) -> Bits {
@@ -37,7 +39,7 @@ pub(super) fn objects(heap: &Heap) -> Bits {
 fn variables(heap: &Heap) -> Vec<u32> {
     let names = &heap.snapshot.names;
     let own = namespaces(heap, |module| top_package(module) == "heaptide");
-    let visited = namespaces(heap, |module| module == VISITED);
+    let attached = namespaces(heap, |module| module == ATTACHED);
     let is_of = |function: u32, namespaces: &Bits| {
         let mut edges = heap.snapshot.edges.of(function);
         edges.any(|(target, _)| namespaces.contains(target))
@@ -45,7 +47,7 @@ fn variables(heap: &Heap) -> Vec<u32> {
     let mut objects = Vec::new();
     // Frames come innermost first, and their functions before their variables.
     let (mut thread, mut frame, mut is_own, mut script) = ("", "", false, SCRIPT.iter().peekable());
-    let mut is_visited = false;
+    let mut is_attached = false;
     let roots = heap.snapshot.roots.iter();
     for root in roots.filter(|root| root.category == RootCategory::Frame) {
         let name = names.get(root.name);
@@ -59,13 +61,13 @@ fn variables(heap: &Heap) -> Vec<u32> {
         if let Some(of_function) = of_function.or(is_frame_object.then_some(name)) {
             let (of_thread, function) = name_parts(of_function);
             if of_thread != thread {
-                (thread, is_own, is_visited) = (of_thread, true, false);
+                (thread, is_own, is_attached) = (of_thread, true, false);
                 script = SCRIPT.iter().peekable();
             }
             frame = of_function;
-            let is_of_script = is_visited && script.next_if(|&&it| it == function).is_some();
+            let is_of_script = is_attached && script.next_if(|&&it| it == function).is_some();
             is_own = is_own && (is_of_script || is_of(root.object, &own));
-            is_visited |= is_own && is_of(root.object, &visited);
+            is_attached |= is_own && is_of(root.object, &attached);
         }
         if is_own && (is_variable || is_frame_object) {
             objects.push(root.object);

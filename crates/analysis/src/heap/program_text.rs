@@ -44,7 +44,7 @@ const INTERPRETER_NAMES: [&str; 10] = [
     "__path__",
 ];
 
-/// Returns objects of a set as examples: data before program text, such as Heaptide's own objects.
+/// Returns examples from a set of objects. Prefers data to program text, which includes Heaptide's own objects.
 pub fn examples(heap: &Heap, objects: &ObjectSet, n_examples: usize) -> Vec<u32> {
     if objects.len() <= n_examples {
         return objects.iter().collect();

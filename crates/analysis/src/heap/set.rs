@@ -1,4 +1,4 @@
-//! Sets of objects as ascending numbers: small sets need little memory, and every operation is one merge of both.
+//! Sets of objects as ascending lists of numbers: small sets need little memory, and combining two merges the lists.
 
 use std::cmp::Ordering;
 

@@ -58,7 +58,7 @@ impl Heap {
             let owner = owners.get(object as usize).copied();
             owner.is_some_and(|owner| modules.contains(owner))
         };
-        let is_known =
+        let is_kept =
             |root: &Root| root.category == RootCategory::Module || !is_namespace(root.object);
         let graph = Graph::build(n_objects, |object| {
             let is_running = running.contains(object);
@@ -72,7 +72,7 @@ impl Heap {
         let mut roots = Vec::new();
         let mut root_positions = FxHashMap::default();
         for (position, root) in snapshot.roots.iter().enumerate() {
-            if !is_known(root) {
+            if !is_kept(root) {
                 continue;
             }
             if let Entry::Vacant(vacant) = root_positions.entry(root.object) {
@@ -140,7 +140,7 @@ impl Heap {
         self.reached().iter().collect()
     }
 
-    /// The same as bits, without the dominators, which take much longer.
+    /// The objects that roots reach, as bits. Computes no dominators, which would take much longer.
     fn reached(&self) -> &Bits {
         let reach = || self.graph.reach(self.roots.iter().copied(), |_| false);
         self.reached.get_or_init(reach)
@@ -316,9 +316,9 @@ impl Heap {
     /// The text of the first reference from one object to another.
     pub fn first_reference(&self, from: u32, to: u32) -> Option<String> {
         let mut edges = self.snapshot.edges.of(from);
-        let references =
+        let edge =
             edges.find(|&(target, label)| target == to && label.edge_type() != EdgeType::Weak);
-        references.map(|(_, label)| labels::reference(&self.snapshot, label))
+        edge.map(|(_, label)| labels::reference(&self.snapshot, label))
     }
 
     /// The steps of a path as texts: the root, then each reference.

@@ -5,7 +5,7 @@
 //! is how its growth depends on the *number* of runs of each job:
 //!
 //! - Only the second half of a job's runs counts, because caches are filled by then. These runs are divided into
-//!   blocks. A regression over all processes explains the growth of a block by the numbers of runs in it.
+//!   windows. A regression over all processes explains the growth of a window by the numbers of runs in it.
 //! - Growth may become visible late: only when a certain job runs. The regression is repeated for each job that may
 //!   show it, and a conclusion holds only if all regressions agree.
 //! - Work outside of jobs may leak. So a job must grow the process significantly more than the other jobs do.
@@ -17,26 +17,26 @@ use rustc_hash::FxHashMap;
 use super::regression::Regression;
 use super::trend::{Kendall, MIN_CONFIDENCE, MIN_RUNS};
 
-/// Blocks per process: enough for a regression, and as long as possible, since growth may become visible late.
-const MIN_BLOCKS: usize = 32;
-const MAX_BLOCKS: usize = 256;
-const BLOCKS_PER_JOB: usize = 8;
-const MIN_BLOCK_RUNS: usize = 3;
+/// Windows per process: enough for a regression, and as long as possible, since growth may become visible late.
+const MIN_WINDOWS: usize = 32;
+const MAX_WINDOWS: usize = 256;
+const WINDOWS_PER_JOB: usize = 8;
+const MIN_WINDOW_RUNS: usize = 3;
 /// The maximum number of jobs with separate coefficients; the less frequent jobs share one.
 const MAX_JOBS: usize = 48;
 /// The hypothesis that growth becomes visible only when a certain job runs is tested for at most this many jobs.
 const MAX_SHOWING: usize = 12;
-/// If a job leaks, at least this share of the growth happens during its runs.
+/// If a process runs only one job and the job leaks, at least this share of the growth happens during its runs.
 const INSIDE_SHARE: f64 = 0.9;
 /// A job with at most this share of the growth is not the one that leaks.
 const CLEAN_SHARE: f64 = 0.25;
 
-/// The data of a run that the growth of its process depends on.
+/// One run of a job: its group, and the resident size of its process.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub process: u32,
     pub group: u32,
-    /// Resident size when it began, and when it ended.
+    /// Resident size when the run began, and when it ended.
     pub before: u64,
     pub after: Option<u64>,
 }
@@ -50,7 +50,7 @@ pub enum Growth {
     Alone,
     /// The processes grow by this many bytes for each run.
     Counted { slope: f64, confidence: f64 },
-    /// The processes grow, but these runs are not the reason; `slope` is their estimate.
+    /// The processes grow, but this group is not the reason; `slope` is the estimated growth for each of its runs.
     Elsewhere { slope: f64 },
     /// The processes grow, and other jobs or other work may be the reason.
     Shared,
@@ -58,13 +58,13 @@ pub enum Growth {
 
 /// Returns the growth of each group that has enough runs in one process. `steps` are sorted by process and time.
 pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
-    let lives: Vec<Life> = steps
+    let processes: Vec<ProcessRuns> = steps
         .chunk_by(|one, other| one.process == other.process)
-        .filter_map(Life::of)
+        .filter_map(ProcessRuns::of)
         .collect();
     let mut groups: FxHashMap<u32, Sums> = FxHashMap::default();
-    for life in &lives {
-        life.add_to(&mut groups);
+    for process in &processes {
+        process.add_to(&mut groups);
     }
     let mut frequent: Vec<u32> = groups.keys().copied().collect();
     frequent.sort_unstable_by_key(|group| (std::cmp::Reverse(groups[group].n_runs), *group));
@@ -86,7 +86,7 @@ pub fn growth(steps: &[Step], min_bytes: f64) -> FxHashMap<u32, Growth> {
         .into_iter()
         .chain(showing)
         .filter(|_| needs_counts)
-        .map(|shows| regression(&lives, &columns, n_columns, shows))
+        .map(|shows| regression(&processes, &columns, n_columns, shows))
         .collect();
     let judged = groups.iter().filter(|(_, sums)| sums.has_enough_runs);
     judged
@@ -143,26 +143,26 @@ fn counted(hypotheses: &[Regression], column: usize, sums: &Sums, min_bytes: f64
 }
 
 fn regression(
-    lives: &[Life],
+    processes: &[ProcessRuns],
     columns: &FxHashMap<u32, usize>,
     n_columns: usize,
     shows: Option<u32>,
 ) -> Regression {
     let mut regression = Regression::new(n_columns);
-    for life in lives {
-        life.add_rows(&mut regression, columns, shows);
+    for process in processes {
+        process.add_rows(&mut regression, columns, shows);
     }
     regression.solve();
     regression
 }
 
 /// The runs of one process.
-struct Life<'a> {
+struct ProcessRuns<'a> {
     steps: &'a [Step],
     /// The resident size at each start of a run, and at the end of the last.
     levels: Vec<u64>,
-    /// The first step of each block without early runs, and the step after its last.
-    blocks: Vec<(usize, usize)>,
+    /// The first step of each window without early runs, and the step after its last.
+    windows: Vec<(usize, usize)>,
     /// The number of runs of each group.
     counts: FxHashMap<u32, usize>,
     is_early: Vec<bool>,
@@ -172,19 +172,19 @@ struct Life<'a> {
 #[derive(Default)]
 struct Sums {
     n_runs: usize,
-    /// The number of runs in blocks, which have no early runs.
+    /// The number of runs in windows, which have no early runs.
     n_late: usize,
     n_processes: u32,
     has_enough_runs: bool,
     is_alone: bool,
-    /// Growth of its processes in blocks, and the part of it during the runs of the group.
+    /// Growth of its processes in windows, and the part of it during the runs of the group.
     grown: f64,
     grown_inside: f64,
     kendall: Kendall,
 }
 
-impl<'a> Life<'a> {
-    fn of(steps: &'a [Step]) -> Option<Life<'a>> {
+impl<'a> ProcessRuns<'a> {
+    fn of(steps: &'a [Step]) -> Option<ProcessRuns<'a>> {
         if steps.len() < MIN_RUNS {
             return None;
         }
@@ -205,17 +205,17 @@ impl<'a> Life<'a> {
         let mut levels: Vec<u64> = steps.iter().map(|step| step.before).collect();
         let last = steps[steps.len() - 1];
         levels.push(last.after.unwrap_or(last.before));
-        let n_blocks = (BLOCKS_PER_JOB * counts.len()).clamp(MIN_BLOCKS, MAX_BLOCKS);
-        let n_blocks = n_blocks.min(steps.len() / MIN_BLOCK_RUNS);
-        let cut = |block: usize| block * steps.len() / n_blocks;
-        let blocks = (0..n_blocks)
-            .map(|block| (cut(block), cut(block + 1)))
+        let n_windows = (WINDOWS_PER_JOB * counts.len()).clamp(MIN_WINDOWS, MAX_WINDOWS);
+        let n_windows = n_windows.min(steps.len() / MIN_WINDOW_RUNS);
+        let start = |window: usize| window * steps.len() / n_windows;
+        let windows = (0..n_windows)
+            .map(|window| (start(window), start(window + 1)))
             .filter(|&(first, end)| !is_early[first..end].contains(&true))
             .collect();
-        Some(Life {
+        Some(ProcessRuns {
             steps,
             levels,
-            blocks,
+            windows,
             counts,
             is_early,
         })
@@ -223,16 +223,16 @@ impl<'a> Life<'a> {
 
     fn add_to(&self, groups: &mut FxHashMap<u32, Sums>) {
         let mut kendall = Kendall::default();
-        let neighbours = self.blocks.chunk_by(|one, other| one.1 == other.0);
-        for blocks in neighbours {
-            let ends = blocks.iter().map(|block| block.1);
-            let points = std::iter::once(blocks[0].0).chain(ends);
+        let neighbours = self.windows.chunk_by(|one, other| one.1 == other.0);
+        for windows in neighbours {
+            let ends = windows.iter().map(|window| window.1);
+            let points = std::iter::once(windows[0].0).chain(ends);
             let points = points.map(|at| (at as f64, self.levels[at] as f64));
             kendall.add(&points.collect::<Vec<_>>());
         }
         let grown =
             |&(first, end): &(usize, usize)| self.levels[end] as f64 - self.levels[first] as f64;
-        let grown: f64 = self.blocks.iter().map(grown).sum();
+        let grown: f64 = self.windows.iter().map(grown).sum();
         for (&group, &n_runs) in &self.counts {
             let sums = groups.entry(group).or_insert_with(|| Sums {
                 is_alone: true,
@@ -245,7 +245,7 @@ impl<'a> Life<'a> {
             sums.grown += grown;
             sums.kendall.merge(&kendall);
         }
-        for &(first, end) in &self.blocks {
+        for &(first, end) in &self.windows {
             for step in &self.steps[first..end] {
                 if let Some(sums) = groups.get_mut(&step.group) {
                     let after = step.after.unwrap_or(step.before);
@@ -256,8 +256,8 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Adds one row per block. Under the hypothesis that growth becomes visible only when a run of the group `shows`
-    /// ends, a block has the runs before the last such end.
+    /// Adds one row per window. Under the hypothesis that growth becomes visible only when a run of the group `shows`
+    /// ends, the row counts the runs since the last such end before the window, up to the last one in it.
     fn add_rows(
         &self,
         regression: &mut Regression,
@@ -272,7 +272,7 @@ impl<'a> Life<'a> {
             }
             None => end,
         };
-        for &(first, end) in &self.blocks {
+        for &(first, end) in &self.windows {
             let mut row: Vec<(usize, f64)> = Vec::new();
             let shown = visible(first)..visible(end);
             for (step, _) in self.steps[shown.clone()]
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_run_in_long_batches_cannot_be_distinguished() {
+    fn in_long_batches_the_clean_job_is_not_blamed_and_the_leaking_job_is_not_cleared() {
         // The leak fills the memory that the other job freed, and the process grows when the other job runs again.
         let batches = (0..2_000).map(|run| run / 25 % 2);
         let found = of(&[LEAK, TEMPORARY], batches);

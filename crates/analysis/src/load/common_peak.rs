@@ -3,7 +3,7 @@
 //! Each process peaks at its own time, so the sum of the peaks is more than the machine ever held. The heaps are
 //! aligned by the wall-clock start of each recording. Within one clock unit the order of events of two processes is
 //! unknown; each process counts with its highest size in that unit. Otherwise the result is exact. If a bin is
-//! too coarse to give the moment, further replays record the bins that may contain it by clock unit.
+//! too coarse to give the moment, further replays split the bins that may contain it into single clock units.
 //!
 //! A last replay up to the moment gives each site its share. It replaces [`heaptide_tally::Sums::peak`], so every view of the
 //! session shows the same moment. Some captures lack events before a checkpoint; if the moment may lie there, each process
@@ -99,8 +99,8 @@ fn find(
     None
 }
 
-/// Returns, for each process in ascending order, the inexact spans that contain one of these times. The first time is always
-/// included, further ones as long as one replay can record them. `None` if events of the first time are missing.
+/// Returns, for each process, the inexact spans that contain one of these times, in ascending order. The first time is
+/// always included, further ones as long as one replay can record them. `None` if events of the first time are missing.
 fn coarse_spans(
     processes: &[Process],
     curves: &[HeightCurve],

@@ -13,11 +13,11 @@ pub struct Step {
     pub units: u64,
     pub unix_ns: u64,
     pub bytes: u64,
-    /// Whether the heap had this size at `units`; otherwise it had at most this size at some time of the step.
+    /// Whether the heap had this size at `units`. Otherwise the size is an upper bound for the whole step.
     pub is_exact: bool,
 }
 
-/// Ascending by time. The last step is the end of the process and has no memory.
+/// Ascending by time. The last step is the end of the process or of the span, and has no memory.
 pub struct HeightCurve {
     steps: Vec<Step>,
 }

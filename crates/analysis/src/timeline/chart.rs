@@ -106,8 +106,9 @@ fn identity(timeline: &Timeline, process: &Process) -> Identity {
     Identity::new(process.pid, header.host.as_deref().unwrap_or(""), &facts)
 }
 
-/// Whether every run begins before all earlier ones end. On one host, a run that immediately follows another does not
-/// overlap: it is compared with the first, not added to it.
+/// Whether every run begins before the last of the earlier ones ends. Runs of different nodes may begin up to
+/// [`MAX_START_DIFFERENCE_S`] later. On one host, a run that immediately follows another does not overlap: it is
+/// compared with the first, not added to it.
 fn overlap(runs: &[Named<'_>]) -> bool {
     let nodes: HashSet<_> = runs
         .iter()
@@ -291,7 +292,7 @@ impl Builder<'_> {
         let Some(limit) = timeline.limit() else {
             return;
         };
-        // The limit applies to the whole control group, if its size is known.
+        // The limit applies to the whole control group. If the size of the group is unknown, use that of the program.
         let curve = if timeline.group.is_empty() {
             &timeline.total
         } else {
@@ -319,7 +320,7 @@ impl Builder<'_> {
     }
 
     fn swap(&mut self, timeline: &Timeline) {
-        let latest = |process: &Process| {
+        let highest = |process: &Process| {
             process
                 .samples
                 .iter()
@@ -329,7 +330,7 @@ impl Builder<'_> {
         let bytes: u64 = timeline
             .processes
             .iter()
-            .filter_map(latest)
+            .filter_map(highest)
             .fold(0, u64::saturating_add);
         if bytes > 0 {
             self.chart.notes.push(ChartNote::SwapAtPeak { bytes });

@@ -16,7 +16,7 @@ use crate::wire::{MAX_VARINT_BYTES, Reader, Writer, checksum};
 pub const HEAD_LEN: usize = 24;
 /// A block ends when it has this many bytes.
 const BLOCK_LEN: usize = 1 << 20;
-/// Longer texts are cut, so that no block is longer than [`MAX_RAW_LEN`].
+/// Room for the texts of one entry, so that no block is longer than [`MAX_RAW_LEN`]. Texts are cut to a quarter of it.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 /// Longer blocks count as damage.
 pub const MAX_RAW_LEN: usize = BLOCK_LEN + MAX_TEXT_LEN + 64;

@@ -9,7 +9,7 @@ use crate::newer::{THIS_VERSION, WRITTEN_BY};
 use crate::wire::{checksum, push_varint};
 
 pub const MAGIC: [u8; 8] = *b"\x89HEAP\r\n\x1a";
-/// Changes only when older readers would misread.
+/// Changes only when older readers would misread the file.
 pub const VERSION: u32 = 1;
 /// Magic number, version, length of the fields, checksum of the fields.
 pub const PREFIX_LEN: usize = 24;
@@ -125,7 +125,7 @@ fn write_tables<W: Write>(
         columns.varint(u64::from(info.flags));
     }
     columns.begin(tag::NAMES)?;
-    // The first name is empty and in every snapshot.
+    // The first name is empty in every snapshot, so it is not written.
     for name in snapshot.names.iter().skip(1) {
         columns.entry()?;
         columns.text(name);

@@ -78,7 +78,7 @@ impl Sorted {
             .into_iter()
             .filter(|doubt| match doubt.unless {
                 Unless::AnyInSlot => !any_in_slot,
-                // If the program was killed while it wrote the checkpoint, the file still has the events that it would replace.
+                // If the program was killed while it wrote a checkpoint, the file still has the events before its cut.
                 Unless::Found(CHECKPOINT_STREAM, _) => lost_checkpoint,
                 Unless::Found(stream, number) => self.find(stream, number).is_none(),
                 Unless::InBlock(stream, number) => self
@@ -150,7 +150,8 @@ impl Sorted {
         chunks
     }
 
-    /// Adds notes for missing chunks. If there is a checkpoint, the agent may have removed the first chunks of each thread.
+    /// Adds damage for missing chunks. If there is a checkpoint, the agent may have removed the first chunks of each
+    /// thread.
     fn note_missing(&mut self, has_checkpoint: bool) {
         let mut notes = Vec::new();
         let mut expected = (REGISTRY_STREAM, 0);

@@ -37,7 +37,7 @@ impl Bounded {
         }
     }
 
-    /// Returns the file without the chunks that were full when `cut` was taken and that end before it.
+    /// Returns the file without the full chunks that end before `cut`.
     fn file(&self, checkpoints: &[Vec<Chunk>], cut: u64) -> FileBuilder {
         let mut header = header();
         header.mode.aggregate = true;
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn events_before_a_checkpoint_do_not_count_if_they_are_still_in_the_file(
+    fn events_before_a_checkpoint_count_once_even_if_they_are_still_in_the_file(
         turns in any_turns(),
         removed in prop::collection::vec(any::<bool>(), 1..20),
     ) {

@@ -39,7 +39,7 @@ fn payload(sequence: u64, time: u64, write: impl FnOnce(&mut Tables, &mut Writer
     bytes
 }
 
-/// `for _ in range(2): bytearray(600)` in one function.
+/// A function calls another, which allocates and frees a block twice, keeps a third one, and maps a mebibyte briefly.
 fn loop_payload() -> Vec<u8> {
     payload(1, 500, |tables, out| {
         let frame = |code, instruction| Frame { code, instruction };

@@ -157,8 +157,8 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Fai
     Ok(())
 }
 
-/// Returns, for each capture that recorded a job, its flame graph page, if one lies beside it, and the command that makes one.
-/// The page with the links will be in `folder`; [`address`] describes the addresses of pages.
+/// Returns a link for each capture that recorded a job: the address of its flame graph page, if one lies next to it, and
+/// the command that makes one. The page with the links will be in `folder`; see [`address`].
 pub(crate) fn capture_links(runs: &JobRuns, folder: Option<&Path>) -> Vec<CaptureLink> {
     let folder = folder.and_then(|folder| {
         let folder = if folder.as_os_str().is_empty() {

@@ -58,14 +58,14 @@ impl ReplayedCapture {
         &self.model.processes[0]
     }
 
-    /// Whether the capture has every event, and each event is of one block.
+    /// Whether every event can be listed: the capture has all of them, and no filter was given.
     pub(crate) fn has_events(&self) -> bool {
         let process = self.process();
         let mode = process.header.mode;
         !mode.aggregate && mode.sample_bytes == 0 && !self.has_filters && process.sums.has_totals
     }
 
-    /// Passes the events and the samples of the resident size in order of time.
+    /// Passes the events and the samples of the resident size to `sink`, in order of time.
     pub(crate) fn replay(
         &self,
         sink: &mut dyn FnMut(Step) -> io::Result<()>,
@@ -102,10 +102,10 @@ pub(crate) fn write_list(matches: &ArgMatches) -> Result<(), Failure> {
     })
 }
 
-/// Writes one event; with `None`, the text between the stacks and the first event.
+/// Writes one step; with `None`, the text between the preface and the first step.
 pub(crate) type StepWriter<'a> = dyn FnMut(&mut dyn Write, Option<Step>) -> io::Result<()> + 'a;
 
-/// Writes the lines, stacks and threads of a capture, calls `write` with `None`, and then with each event.
+/// Writes the lines, stacks and threads of a capture, calls `write` with `None`, and then with each step.
 pub(crate) fn write_steps(
     matches: &ArgMatches,
     format: &str,

@@ -26,7 +26,7 @@ pub fn command_options() -> Vec<(String, String, Vec<CommandOption>)> {
                 .map_or(String::new(), ToString::to_string);
             let options = command
                 .get_arguments()
-                // Hidden options have no effect; they are accepted because memray's command lines may contain them.
+                // Hidden options exist only for command lines of memray and mprof, and most have no effect.
                 .filter(|argument| !names_files(argument) && !argument.is_hide_set());
             let options = options.filter_map(describe).collect();
             (command.get_name().to_owned(), about, options)

@@ -83,7 +83,7 @@ const EXAMPLES: &[(&str, &[Example])] = &[
             ),
             (
                 "heaptide flamegraph --from 10s --to 1m job.tide",
-                "only this time",
+                "only this interval",
             ),
         ],
     ),

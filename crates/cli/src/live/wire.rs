@@ -24,7 +24,7 @@ use heaptide_capture::wire::{Reader, push_varint};
 
 pub(super) const GREETING: &[u8; 8] = b"tideLIV1";
 pub(super) const TOKEN_REQUIRED: &[u8; 8] = b"tideTOK1";
-/// Requests of a viewer.
+/// A viewer's request for an update with jobs.
 pub(super) const REQUEST_WITH_JOBS: u8 = 2;
 /// A longer token is invalid.
 const MAX_TOKEN_LEN: u16 = 4096;
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_messages_are_refused() {
+    fn truncated_messages_are_refused_and_changed_bytes_do_not_panic() {
         let good = bytes(&message());
         for at in 0..good.len() {
             assert!(receive(&mut &good[..at]).is_err(), "cut at {at}");

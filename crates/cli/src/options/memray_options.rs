@@ -17,7 +17,7 @@ pub(crate) fn buffering() -> Arg {
     ignored("buffered-file-io")
 }
 
-/// Attaching needs no debugger, and always reports its reasons.
+/// Attaching needs no debugger, and always reports why it failed.
 pub(crate) fn debugger() -> [Arg; 2] {
     [
         Arg::new("method")

@@ -17,7 +17,7 @@ use crate::messages::message;
 
 /// Larger captures are not read, because it would delay the exit.
 const MAX_EVENTS: u64 = 30_000_000;
-/// Memory that was not freed gets a line from this share of the peak on.
+/// A line of code that holds a smaller share of the peak at the end is not reported as still alive.
 const MIN_ALIVE_SHARE: f64 = 0.05;
 /// The maximum number of children whose captures are named.
 const MAX_NAMED: usize = 4;
@@ -43,7 +43,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
     let with_objects = command_with_objects(&captures[0]);
     let mut lines = Vec::new();
     let mut next = "heaptide flamegraph";
-    let mut is_arenas = false;
+    let mut is_mostly_arenas = false;
     let n_events = captures.iter().map(Capture::n_events);
     if n_events.fold(0, u64::saturating_add) <= MAX_EVENTS {
         let request = Request {
@@ -63,7 +63,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
         lines.extend(notes::incomplete(&stats.quality));
         lines.push(peak(&stats, is_sampled));
         let responsible = responsible(&stats, still_alive(&session, MIN_ALIVE_SHARE));
-        lines.extend(responsible.iter().map(verdict));
+        lines.extend(responsible.iter().map(finding_line));
         if responsible
             .iter()
             .any(|finding| finding.measure == Some(Measure::Leaked))
@@ -71,7 +71,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
             next = "heaptide flamegraph --leaks";
         }
         lines.extend(notes::arenas_of(&stats.quality, Measure::Peak));
-        is_arenas = stats.quality.arenas.peak_bytes > stats.peak_bytes / 2;
+        is_mostly_arenas = stats.quality.arenas.peak_bytes > stats.peak_bytes / 2;
         lines.extend(recorded_children(&stats.quality.processes, shown));
     } else {
         let resident = captures
@@ -89,7 +89,7 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
     lines.push(format!("recorded into {file}"));
     // A flame graph of arenas shows the lines that happened to need a new arena, so the command with objects comes
     // first.
-    lines.push(match with_objects.filter(|_| is_arenas) {
+    lines.push(match with_objects.filter(|_| is_mostly_arenas) {
         Some(command) => format!("next: {command}, or {next} {named}"),
         None => format!("next: {next} {named}, or heaptide stats {named}"),
     });
@@ -154,8 +154,8 @@ fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
 }
 
 /// A finding in one line.
-fn verdict(finding: &Finding) -> String {
-    // The first sentence has the numbers. Of a line at the peak, the second has the bytes that were not freed.
+fn finding_line(finding: &Finding) -> String {
+    // The first sentence has the numbers. For a line at the peak, the second one has the bytes that were not freed.
     let n_sentences = match finding.name {
         "holds_most" => 2,
         _ => 1,

@@ -24,7 +24,7 @@ pub(super) struct LiveState {
     pub order: LiveOrder,
     /// A thread by ID and name, because indexes can change.
     thread: Option<(u32, String)>,
-    /// The choices of the command line.
+    /// The job options of the command line; the key `b` changes `by_job`.
     pub jobs: JobOptions,
     /// The name of a job that keys chose; the empty name is memory outside of jobs.
     job: Option<String>,
@@ -148,13 +148,13 @@ impl LiveState {
 
     /// Cycles through all threads and their sum.
     fn next_thread(&mut self, by: isize) {
-        let Some(live) = self.live().map(|live| live.threads.clone()) else {
+        let Some(threads) = self.live().map(|live| live.threads.clone()) else {
             return;
         };
-        let n = live.len() + 1;
+        let n = threads.len() + 1;
         let now = self.thread().map_or(0, |index| index as usize + 1);
         let next = (now as isize + by).rem_euclid(n as isize) as usize;
-        let thread = next.checked_sub(1).map(|index| &live[index]);
+        let thread = next.checked_sub(1).map(|index| &threads[index]);
         self.thread = thread.map(|thread| (thread.os_id, thread.name.clone()));
         self.chosen = 0;
     }

@@ -50,13 +50,13 @@ pub(crate) fn show(tree: &Tree, paint: Paint) -> Result<Exit, Failure> {
     };
     let mut screen = Screen::open()?;
     loop {
-        if let Err(left) = screen.draw(|frame| view.draw(frame)) {
-            return Ok(left);
+        if let Err(exit) = screen.draw(|frame| view.draw(frame)) {
+            return Ok(exit);
         }
         match screen.wait(FOREVER) {
             ViewEvent::Key(key) if view.key(key) => return Ok(Exit::Key),
             ViewEvent::Control('c') => return Ok(Exit::Key),
-            ViewEvent::Exit(left) => return Ok(left),
+            ViewEvent::Exit(exit) => return Ok(exit),
             _ => {}
         }
     }

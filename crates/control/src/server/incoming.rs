@@ -57,7 +57,8 @@ impl Incoming {
         complete
     }
 
-    /// Closes one connection, for example because no file descriptor is left.
+    /// Closes the oldest connection of the client with the most connections, for example because no file descriptor is
+    /// left.
     pub(super) fn drop_oldest_of_largest(&mut self) {
         let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for arriving in &self.0 {

@@ -30,7 +30,7 @@ use super::records::{Next, Record, Records};
 
 /// Operations that are collected before they are passed to the sink.
 const WINDOW_OPS: usize = 1 << 16;
-/// Largest number of threads in a window.
+/// A window with more threads than this is passed to the sink.
 const WINDOW_THREADS: usize = 256;
 /// Deeper stacks count as damage.
 const MAX_DEPTH: usize = 1 << 20;

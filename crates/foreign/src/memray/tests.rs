@@ -66,7 +66,7 @@ fn events_become_sums_by_site_with_times_threads_and_names() {
 }
 
 #[test]
-fn aggregated_file_gives_peak_and_live_bytes_of_each_site_and_no_totals() {
+fn aggregated_file_gives_sites_and_their_sums_at_the_peak_and_at_the_end_but_no_totals() {
     let capture = opened(&aggregated());
     let (sums, n_damaged) = sums(&capture);
     assert_eq!(n_damaged, 0);
@@ -146,7 +146,7 @@ fn record_longer_than_the_window_is_read() {
 
 proptest! {
     #[test]
-    fn truncated_file_is_read_up_to_the_cut(cut in 0usize..2000, is_aggregated: bool) {
+    fn truncated_file_is_read_with_at_most_one_damage(cut in 0usize..2000, is_aggregated: bool) {
         let bytes = if is_aggregated { aggregated() } else { events() };
         let bytes = &bytes[..cut.min(bytes.len())];
         if let Some(Ok(capture)) = from_bytes(bytes) {
@@ -158,7 +158,7 @@ proptest! {
 
     #[test]
     fn any_bytes_after_a_header_are_read_without_panic(
-        noise in prop::collection::vec(any::<u8>(), 0..3000),
+        random in prop::collection::vec(any::<u8>(), 0..3000),
         is_aggregated: bool,
         is_native: bool,
     ) {
@@ -166,7 +166,7 @@ proptest! {
         bytes[15] = u8::from(is_native);
         bytes.extend(codes());
         bytes.extend(thread(1));
-        bytes.extend(noise);
+        bytes.extend(random);
         sums(&opened(&bytes));
     }
 

@@ -21,7 +21,8 @@ fn data(tables: &[LineTable], columns: &[Column]) -> Value {
     } else {
         Column::AtPeak
     };
-    // The increment of a function's first line is the memory from before the call, so totals and bars skip this row.
+    // The increment of a function's first line is the memory that the process had before the call, so totals and bars
+    // skip this row.
     let skipped = usize::from(shown == Column::Increment);
     let bar = columns.iter().position(|&column| column == shown);
     let tables = tables.iter().map(|table| {

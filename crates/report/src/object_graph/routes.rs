@@ -3,7 +3,7 @@
 use super::coordinates::STRAIGHT;
 use super::layout::{Heading, Line, PADDING, Part, Rect, Step};
 
-/// The largest distance between two arrows at a box.
+/// The largest distance between neighbouring arrows at a box.
 const MAX_PORT: f64 = 16.0;
 
 impl Part<'_> {

@@ -1,7 +1,7 @@
 //! `heaptide parse`: one line per record, `NAME key=value …`.
 //!
-//! Times are seconds since the recording began. `thread` is the number of the thread in the capture; its THREAD line has the
-//! thread ID of the operating system and the name.
+//! `time`, `began` and `ended` are seconds since the recording began. `thread` is the number of the thread in the
+//! capture; its THREAD line has the thread ID of the operating system and the name.
 
 use std::io::{self, Write};
 

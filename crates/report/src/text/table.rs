@@ -26,7 +26,8 @@ pub struct Row {
     pub shares: Vec<Option<f64>>,
 }
 
-/// If the first column would get less, the blanks next to the lines are removed.
+/// If the first column would get less than this, titles wrap. If that is not enough, the blanks next to the lines are
+/// removed.
 const COMFORTABLE_CELLS: usize = 40;
 /// The smallest width of the first column. Instead of making it narrower, the table becomes wider than the terminal.
 const MIN_CELLS: usize = 16;

@@ -1,7 +1,7 @@
 //! Charts of memory over time: on the terminal, as SVG, as PNG, and as a page.
 //!
-//! All of them share `axis`, which finds round numbers, and `labels`. [`terminal`] draws with characters; the others render
-//! the same `scene`.
+//! All of them share `labels`. `svg` and `png` render the same `scene`; [`terminal`] draws with characters. `scene` and
+//! [`terminal`] use `axis`, which finds round numbers. The script of the page draws the chart.
 
 mod axis;
 mod labels;

@@ -1,6 +1,6 @@
 //! Trace events for Perfetto and Chrome: counters of the heap and the resident size, and a mark at the peak.
 //!
-//! A counter keeps its value until the next event, so Heaptide writes an event only when the value changes.
+//! A counter keeps its value until the next event, so Heaptide writes only the first reading, changes and the last one.
 
 use std::io::{self, Write};
 

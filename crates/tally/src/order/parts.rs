@@ -37,7 +37,7 @@ impl Parts {
         }
     }
 
-    /// Returns the part that contains the segment with this number, at which the replay continues.
+    /// Returns the part that contains the segment with this `sequence` number, at which the replay continues.
     pub(super) fn resume(
         &mut self,
         capture: &Capture,

@@ -1,7 +1,7 @@
 //! A tally as bytes, and back. A bounded capture replaces events by these bytes.
 //!
-//! A tally that was written, read and continued gives the same sums as one that never stopped. Numbers of stacks and
-//! sites are kept. State that later events restore, such as each thread's position in its chunk, is left out.
+//! A tally that was written, read and continued gives the same sums as one that never stopped. Stacks and sites keep
+//! their numbers. State that later events restore, such as each thread's position in its chunk, is left out.
 //!
 //! The bytes come from a file, so reading checks every length against the remaining bytes and every index against the
 //! length of its list. It refuses counts so large that further counting would overflow.

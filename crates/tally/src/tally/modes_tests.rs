@@ -23,7 +23,7 @@ fn sampled(sample_bytes: u64) -> Mode {
     }
 }
 
-/// Chunks of one thread by mode, in order.
+/// A tally to which chunks of one thread are applied in order; each chunk names its mode.
 struct Steps {
     tally: Tally,
     n_chunks: u32,

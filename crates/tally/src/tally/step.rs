@@ -123,7 +123,7 @@ impl Tally {
     }
 
     /// Counts the free of a block whose allocation is not in the capture. After a change of the mode such frees are expected:
-    /// the first free at each address is recorded, also if its block was not.
+    /// the agent records the first free at each address, even if it did not record the allocation.
     #[cold]
     fn count_unknown_free(&mut self) {
         self.n_unknown_frees += u64::from(!self.modes.are_mixed());

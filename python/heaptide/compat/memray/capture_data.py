@@ -72,15 +72,15 @@ class StackNumbers:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
 
-    def trace(self, text: str, kinds: str) -> Trace:
+    def trace(self, text: str, letters: str) -> Trace:
         """Return the stack with this text: innermost first, ``function;file;line`` joined by ``|``."""
         number = self._numbers.setdefault(text, len(self._numbers))
-        return Trace(number, lambda: _frames(text, kinds))
+        return Trace(number, lambda: _frames(text, letters))
 
 
-def _frames(text: str, kinds: str) -> tuple[list[Frame], str]:
+def _frames(text: str, letters: str) -> tuple[list[Frame], str]:
     frames = [_frame(part) for part in text.split("|") if part]
-    return frames, kinds or "p" * len(frames)
+    return frames, letters or "p" * len(frames)
 
 
 def _frame(text: str) -> Frame:
@@ -96,7 +96,7 @@ class EventList:
         self._path = path
         self._numbers = numbers
         self._frames: list[Frame] = []
-        self._kinds: list[str] = []
+        self._letters: list[str] = []
         self._nodes: list[tuple[int, int]] = []
         self._traces: dict[int, Trace] = {}
         # Number of a thread in events → its ID and its name.
@@ -129,16 +129,16 @@ class EventList:
                 process.kill()  # needed if the caller stopped early; otherwise the process has ended
 
     def _read_names(self, lines: IO[bytes]) -> None:
-        self._frames, self._kinds, self._nodes, self._traces = [], [], [], {}
+        self._frames, self._letters, self._nodes, self._traces = [], [], [], {}
         for line in iter(lines.readline, b""):
             fields = line.decode("utf-8", "replace").rstrip("\n").split("\t")
-            kind = fields[0]
-            if kind == "line":
+            tag = fields[0]
+            if tag == "line":
                 self._frames.append((fields[1], fields[2], int(fields[3])))
-                self._kinds.append(fields[4])
-            elif kind == "stack":
+                self._letters.append(fields[4])
+            elif tag == "stack":
                 self._nodes.append((-1 if fields[1] == "-" else int(fields[1]), int(fields[2])))
-            elif kind == "thread":
+            elif tag == "thread":
                 self.threads[int(fields[1])] = int(fields[2]), fields[3]
             else:
                 return
@@ -155,12 +155,12 @@ class EventList:
 
     def _resolve(self, node: int) -> tuple[list[Frame], str]:
         frames: list[Frame] = []
-        kinds: list[str] = []
+        letters: list[str] = []
         while node >= 0:
             node, line = self._nodes[node]
             frames.append(self._frames[line])
-            kinds.append(self._kinds[line])
-        return frames, "".join(kinds)
+            letters.append(self._letters[line])
+        return frames, "".join(letters)
 
 
 class _Sums:
@@ -169,12 +169,12 @@ class _Sums:
     def __init__(self, numbers: StackNumbers) -> None:
         self._numbers = numbers
         # Text of a stack → a letter for each of its frames.
-        self.kinds: dict[str, str] = {}
+        self.letters: dict[str, str] = {}
         self.threads: dict[int, tuple[int, str]] = {}
 
     def trace(self, stack: str) -> Trace:
         """Return the stack with this text."""
-        return self._numbers.trace(stack, self.kinds[stack])
+        return self._numbers.trace(stack, self.letters[stack])
 
 
 def summed_records(path: str, numbers: StackNumbers, merge_threads: bool, *options: str) -> Iterator[AllocationRecord]:
@@ -185,7 +185,7 @@ def summed_records(path: str, numbers: StackNumbers, merge_threads: bool, *optio
     for row in rows(output("transform", "csv", "-o", "-", *options, "--", path)):
         tid, stack = int(row["tid"]), row["stack_trace"]
         source.threads[tid] = tid, row["thread_name"]
-        source.kinds[stack] = row.get("frame_kinds") or ""
+        source.letters[stack] = row.get("frame_kinds") or ""
         allocator = ALLOCATORS.get(row["allocator"], int(AllocatorType.MALLOC))
         # A merged record names one of its threads, as memray's does.
         sums = merged.setdefault((None if merge_threads else tid, allocator, stack), [tid, 0, 0])

@@ -78,7 +78,7 @@ class SymbolicSupport(enum.IntEnum):
 
 
 class MemorySnapshot(NamedTuple):
-    """Sizes in bytes at one time, in milliseconds since 1970."""
+    """Sizes in bytes at one time. The time is in milliseconds since 1970."""
 
     time: int
     rss: int
@@ -123,8 +123,9 @@ class Trace:
         """Return the innermost frames whose letter is in `wanted`."""
         found = self._cached.get(wanted)
         if found is None:
-            frames, kinds = self._resolve()
-            found = frames if wanted == "np" else [at for at, kind in zip(frames, kinds, strict=True) if kind in wanted]
+            frames, letters = self._resolve()
+            pairs = zip(frames, letters, strict=True)
+            found = frames if wanted == "np" else [frame for frame, letter in pairs if letter in wanted]
             if len(frames) <= _MAX_CACHED:
                 self._cached[wanted] = found
         return found[:max_stacks]

@@ -3,9 +3,9 @@
 Commands, options, printed lines and file names are mprof's. The sampler is native, and charts need no matplotlib. Four
 differences are deliberate, because jobs depend on them:
 
-- The exit code is always the program's, and a program that a signal killed ends this command by the same signal.
+- The exit code is always the program's. If a signal kills the program, this command ends by the same signal.
 - Interpreter options of this command, such as ``-O`` and ``-u``, also apply to the program.
-- Each run writes a new file. An earlier file that ``--output`` names gets the time of its last write in its name.
+- Each run writes a new file. If the file of ``--output`` exists, it is renamed after the time of its last write.
 - MPI ranks on one host write separate files: ``--output node.dat`` becomes ``node-rank3.dat``.
 """
 

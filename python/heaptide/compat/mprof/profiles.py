@@ -15,7 +15,7 @@ class NoProfile(Exception):
 
 
 def get_profile_filenames(args: Literal["all"] | list[str]) -> list[str]:
-    """Return the files that names and numbers refer to, or ``"all"``; number 0 is the oldest, -1 the newest.
+    """Return the files with these names or numbers, or all for ``"all"``; number 0 is the oldest, -1 the newest.
 
     A name without a file raises ValueError. Files of function calls (``…_ts.dat``) of old versions are included.
     """

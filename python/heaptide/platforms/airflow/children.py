@@ -33,7 +33,7 @@ PART = ".part"
 
 
 def follow(component: str, chosen: Profiling) -> None:
-    """Record the children that the component will fork while it is recorded itself."""
+    """Record the children that the component will fork, whenever the component itself is being recorded."""
     if component == "dag_processor":
         _wrap("airflow.dag_processing.processor", "_parse_file", functools.partial(_parse, chosen))
     elif component == "scheduler":

@@ -1,4 +1,4 @@
-"""The example of COMPSs' page on memory profiling, on the same lines."""
+"""The example of COMPSs' page on memory profiling, with the same line numbers."""
 
 from pycompss.functions.profile import profile
 from compss_task import task

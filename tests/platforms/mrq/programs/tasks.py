@@ -1,4 +1,4 @@
-"""Tasks that leak, that leak nothing, that fail, and that wait for each other."""
+"""Tasks that leak, that leak nothing, that fail, and that wait while other tasks run."""
 
 import gevent
 from mrq.task import Task
@@ -31,12 +31,12 @@ class Quiet(Task):
         return sum(len(each) for each in self.data) > 0
 
 
-# Created by the first job, so that the jobs which extend it are charged for it.
+# The first job creates this list, so that its growth counts for the jobs that extend it.
 shared = None
 
 
 class Waiting(Task):
-    """Leak in three parts into one list that grows, with other jobs between them."""
+    """Leak in three parts into a growing list. Other jobs run between the parts."""
 
     def run(self, params):
         global shared

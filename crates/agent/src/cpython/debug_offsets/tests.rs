@@ -165,7 +165,7 @@ fn a_truncated_struct_is_refused_at_every_length() {
 }
 
 #[test]
-fn any_single_wrong_number_is_refused() {
+fn any_single_number_that_is_far_too_large_is_refused() {
     for map in MAPS {
         for (at, _) in numbers(map) {
             for wild in [u64::MAX, 1 << 40, 1 << 20, i64::MAX as u64] {

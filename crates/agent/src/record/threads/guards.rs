@@ -17,9 +17,9 @@ use crate::record::tls;
 /// Restores, when dropped, which events of this thread are recorded.
 enum Pause {
     Nothing,
-    /// The thread's word before.
+    /// The word of the thread ([`tls`]) before the guard.
     Word(usize),
-    /// The thread's state, and its `busy` before.
+    /// The state of the thread, and its `busy` before the guard.
     State(*mut ThreadState, u32),
 }
 

@@ -97,8 +97,8 @@ fn group(text: &str) -> Result<Group, String> {
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = paths(matches)?;
-    let beside = paths.first().filter(|_| matches.contains_id("html"));
-    let destination = Destination::choose(matches, beside.copied(), "jobs", "html")?;
+    let input = paths.first().filter(|_| matches.contains_id("html"));
+    let destination = Destination::choose(matches, input.copied(), "jobs", "html")?;
     let group = matches.get_one::<Group>("by").cloned().unwrap_or_default();
     let mut runs = job_records::read(&paths, group.label)?;
     let patterns: Vec<&String> = matches.get_many("job").into_iter().flatten().collect();

@@ -193,7 +193,7 @@ fn run_name() -> OsString {
         .find(|name| !name.is_empty());
     chosen.unwrap_or_else(|| {
         let (host, pid) = (heaptide_procfs::host_name(), std::process::id());
-        // The start of a process is unique on its host.
+        // Process IDs are reused: with the start time, the name is unique on its host.
         let start = heaptide_procfs::process_facts().pop().map(|fact| fact.1);
         let start = start.unwrap_or_default().replace(['.', 's'], "");
         format!("launch-{host}~{pid}~{start}").into()

@@ -39,8 +39,8 @@ pub(crate) fn arguments() -> Command {
         .about("Draw timelines in the terminal, as SVG, PNG or a page")
         .long_about(
             "Draw timelines in the terminal, as SVG, PNG or a page.\n\n\
-             Timelines of overlapping runs, for example the nodes of one run, share a clock and are summed. Timelines of \
-             different times each start at zero.",
+             Timelines that overlap in time, for example those of the nodes of one run, share a clock and are summed. \
+             Other timelines each start at zero.",
         )
         .arg(
             Arg::new("title")

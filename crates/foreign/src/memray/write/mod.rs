@@ -1,4 +1,4 @@
-//! Writes captures that memray reads, of the format of 1.19 or of 1.20: `events` with all allocations, `sums` aggregated.
+//! Writes captures that memray 1.19 or 1.20 can read: `events` writes all allocations, `sums` an aggregated capture.
 //!
 //! Stacks are a tree whose nodes have names and lines instead of code objects and instructions. Each location becomes a code
 //! object of one instruction, whose first line is the location's line. The header states Python 3.12, because the format of

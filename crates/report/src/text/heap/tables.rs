@@ -28,7 +28,7 @@ pub fn heading(by: By) -> &'static str {
     }
 }
 
-/// Writes `n_rows` rows from `first` on; 0 means all. Later parts have no title.
+/// Writes `n_rows` rows from `first` on; 0 means all. Only a part that begins at row 0 has the line with the totals.
 pub fn partition(
     out: &mut dyn Write,
     table: &Partition,
@@ -84,9 +84,9 @@ pub fn identity(
             table.bytes
         )?;
     }
-    let of_kind = kind.map_or(0, |kind| kind.len() + AFTER_KIND.len());
+    let prefix_length = kind.map_or(0, |kind| kind.len() + AFTER_KIND.len());
     let shown = kind.and_then(|_| table.rows.first());
-    let title = match shown.map(|row| &row.label[of_kind..]) {
+    let title = match shown.map(|row| &row.label[prefix_length..]) {
         None => heading(By::Identity),
         Some(one) if !one.starts_with("0x") => "Representation (limited)",
         Some(one) if one.contains('*') => "Address*Length",
@@ -104,7 +104,7 @@ pub fn identity(
             row.bytes,
             share(row.bytes, table.bytes),
             share(cumulative, table.bytes),
-            &row.label[of_kind..]
+            &row.label[prefix_length..]
         )?;
     }
     write_more(out, table.rows.len() - last, more)

@@ -26,7 +26,7 @@ def of_dag(dag_id: str) -> list[dict[str, Any]]:
 
 
 def of_dag_and_its_logs(dag_id: str) -> list[dict[str, Any]]:
-    """Return the records of a DAG's task instances, and those that only their logs have, the oldest first."""
+    """Return the records of a DAG's task instances, and the records that are only in their logs, the oldest first."""
     rows = of_dag(dag_id)
     known = {tuple(str(row["labels"].get(name)) for name in KEY[1:]) for row in rows}
     return sorted(rows + task_logs.of_dag(dag_id, known), key=lambda row: float(row["began"]))

@@ -94,7 +94,7 @@ def _ended_instances(dag_id: str) -> list[Any]:
 
 
 def _load(query: Any, model: Any) -> list[Any]:
-    """Return task instances with all fields that Airflow needs to read their logs, because reading ends the session."""
+    """Return task instances with all fields that Airflow needs to read their logs: the session ends before that."""
     from airflow.models.trigger import Trigger
     from airflow.utils.session import create_session
     from sqlalchemy.orm import joinedload
