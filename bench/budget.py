@@ -200,7 +200,7 @@ def fixed_cost_lines(figures: Figures) -> Iterator[Line]:
 
 
 def heap_lines(figures: Figures) -> Iterator[Line]:
-    """Yield the speed of the heap census compared with guppy3, and its memory."""
+    """Yield the speed of heap queries compared with guppy3, and the memory of a heap walk."""
     for query, least in HEAP_TIMES_FASTER.items():
         name, limit = f"heap: {query}", f"≥ {least} times as fast as guppy3"
         ratio = figures.heap and figures.heap.times_faster(query)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 REQUIRED = {"objgraph": 3, "guppy": 10}
-# guppy finds the sizes of the objects only for the table.
+# This query has no budget, because guppy finds the sizes of the objects only for the table.
 WITHOUT_BUDGET = "hp.heap()"
 SIZES = (100_000, 1_000_000)
 ROUNDS = 7
@@ -137,13 +137,13 @@ class Tool:
 
 def measure(peer: str, shape: str, n_objects: int) -> dict[str, tuple[float, float]]:
     """Return the best CPU seconds of the peer and of Heaptide for each query."""
-    theirs, ours = (Tool(tool, peer, shape, str(n_objects)) for tool in ("peer", "own"))
+    peer_tool, own_tool = (Tool(tool, peer, shape, str(n_objects)) for tool in ("peer", "own"))
     best = {}
-    for query in theirs.queries:
-        times = [(theirs.cost(query), ours.cost(query)) for _ in range(ROUNDS + 1)]
+    for query in peer_tool.queries:
+        times = [(peer_tool.cost(query), own_tool.cost(query)) for _ in range(ROUNDS + 1)]
         best[query] = (min(each for each, _ in times[1:]), min(each for _, each in times[1:]))
-    theirs.end()
-    ours.end()
+    peer_tool.end()
+    own_tool.end()
     return best
 
 
@@ -167,11 +167,11 @@ def main() -> None:
     ]
     for peer, shape in itertools.product(chosen.peer, SHAPES):
         for n_objects in chosen.objects if shape != "few objects" else [0]:
-            for query, (theirs, ours) in measure(peer, shape, n_objects).items():
-                factor = theirs / ours
+            for query, (peer_seconds, own_seconds) in measure(peer, shape, n_objects).items():
+                factor = peer_seconds / own_seconds
                 miss = "" if factor >= REQUIRED[peer] or query == WITHOUT_BUDGET else f", below {REQUIRED[peer]}"
-                row = f"| {peer} | `{query}` | {shape} | {n_objects:,} | {theirs * 1e3:.3f} | {ours * 1e3:.3f} |"
-                rows.append(f"{row} {factor:.1f}{miss} |")
+                row = f"| {peer} | `{query}` | {shape} | {n_objects:,} | {peer_seconds * 1e3:.3f} |"
+                rows.append(f"{row} {own_seconds * 1e3:.3f} | {factor:.1f}{miss} |")
                 print(rows[-1], flush=True)
     if chosen.results:
         chosen.results.write_text("\n".join(rows) + "\n")

@@ -3,8 +3,8 @@
     make kills COUNT=1000
     build/venv/bin/python scripts/kill_trials.py COUNT [--seed N] [--keep FOLDER]
 
-Every program numbers the blocks of each thread. After each block it writes the count to the ledger, which is memory
-shared with this script. The size of a block encodes its thread and number. Programs differ in mode (exact, objects,
+Every program numbers the blocks of each thread. After each block it writes the count to `progress`, memory that it
+shares with this script. The size of a block encodes its thread and number. Programs differ in mode (exact, objects,
 native, sampled, aggregate, changing), in the number of threads, and in whether a forked child is also recorded. Some
 are killed while the recording starts. After each kill, `heaptide parse` must read every capture without a note of
 damage, and no file may be empty. In modes that store single events, each thread may lack only its last event. The exit
@@ -48,12 +48,12 @@ WITH_EVENTS = ("exact", "objects", "native")
 ALLOCATION = re.compile(r"ALLOCATION time=\S+ thread=(\d+) address=\S+ size=(\d+) ")
 
 
-def allocate(number: int, ledger: memoryview) -> None:
+def allocate(number: int, progress: memoryview) -> None:
     """Allocate numbered blocks until the process is killed."""
     base = 10_000 * (number + 1)
     for n in itertools.count():
         bytes(base + n % CYCLE)
-        ledger[number] = n + 1
+        progress[number] = n + 1
 
 
 def change_modes(chance: random.Random) -> None:
@@ -63,8 +63,8 @@ def change_modes(chance: random.Random) -> None:
         time.sleep(chance.uniform(0, 0.003))
 
 
-def program(capture: Path, mode: str, n_threads: int, forks: bool, ledger: memoryview) -> None:
-    """Record and allocate. A forked child uses the second half of the ledger."""
+def program(capture: Path, mode: str, n_threads: int, forks: bool, progress: memoryview) -> None:
+    """Record and allocate. A forked child writes to the second half of `progress`."""
     sys.setswitchinterval(1e-4)
     Tracker(capture, follow_fork=forks, **MODES[mode]).start()  # type: ignore[arg-type]
     first = 0
@@ -73,18 +73,18 @@ def program(capture: Path, mode: str, n_threads: int, forks: bool, ledger: memor
     if mode.startswith("changing"):
         threading.Thread(target=change_modes, args=(random.Random(n_threads),), daemon=True).start()
     for number in range(1, n_threads):
-        threading.Thread(target=allocate, args=(first + number, ledger), daemon=True).start()
-    allocate(first, ledger)
+        threading.Thread(target=allocate, args=(first + number, progress), daemon=True).start()
+    allocate(first, progress)
 
 
 def kill_one(capture: Path, mode: str, n_threads: int, forks: bool, chance: random.Random) -> list[int]:
-    """Run one program, kill it and its child at a random instant, and return the ledger."""
-    ledger = memoryview(mmap.mmap(-1, 4096)).cast("Q")
+    """Run one program, kill it and its child at a random instant, and return `progress`."""
+    progress = memoryview(mmap.mmap(-1, 4096)).cast("Q")
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)
         try:
-            program(capture, mode, n_threads, forks, ledger)
+            program(capture, mode, n_threads, forks, progress)
         finally:
             os._exit(1)
     # One program in eight is killed while the recording starts. Most others are killed while the file is small.
@@ -92,7 +92,7 @@ def kill_one(capture: Path, mode: str, n_threads: int, forks: bool, chance: rand
         time.sleep(chance.uniform(0, 0.02))
     else:
         limit = int(10 ** chance.uniform(0, 4.5))
-        while sum(ledger[: 2 * MAX_THREADS]) < limit and os.waitpid(pid, os.WNOHANG) == (0, 0):
+        while sum(progress[: 2 * MAX_THREADS]) < limit and os.waitpid(pid, os.WNOHANG) == (0, 0):
             time.sleep(0)
     for _ in range(chance.randrange(300)):
         pass
@@ -103,12 +103,12 @@ def kill_one(capture: Path, mode: str, n_threads: int, forks: bool, chance: rand
         os.waitpid(pid, 0)
     except ChildProcessError:
         return []  # The program ended before the kill, which is a failure.
-    return list(ledger[: 2 * MAX_THREADS])
+    return list(progress[: 2 * MAX_THREADS])
 
 
-def wrong(folder: Path, mode: str, ledger: list[int]) -> str | None:
+def wrong(folder: Path, mode: str, progress: list[int]) -> str | None:
     """Return the problem of one program's captures, or None."""
-    if not ledger:
+    if not progress:
         return "the program ended before it was killed"
     files = sorted(folder.iterdir())
     empty = [file.name for file in files if file.stat().st_size == 0]
@@ -116,7 +116,7 @@ def wrong(folder: Path, mode: str, ledger: list[int]) -> str | None:
         return f"empty: {', '.join(empty)}"
     captures = [file for file in files if ".tide" in file.name]
     if not captures:
-        return "no capture" if sum(ledger) else None
+        return "no capture" if sum(progress) else None
     parsed = subprocess.run([sys.executable, "-m", "heaptide", "parse", *captures], capture_output=True, text=True)
     # A child may be killed after its file is created and before it has an event; a note reports this.
     notes = [line for line in parsed.stderr.splitlines() if "the file ends after its header" not in line]
@@ -131,7 +131,7 @@ def wrong(folder: Path, mode: str, ledger: list[int]) -> str | None:
             number = size // 10_000 - 1
             if 0 <= number < 2 * MAX_THREADS and size % 10_000 < CYCLE:
                 numbers[number].append(size % 10_000)
-    for number, n_announced in enumerate(ledger):
+    for number, n_announced in enumerate(progress):
         found_numbers = numbers[number]
         if not n_announced - 1 <= len(found_numbers) <= n_announced + 1:
             return f"thread {number}: {len(found_numbers)} events of {n_announced}"
@@ -156,8 +156,8 @@ def main() -> int:
         forks = chance.randrange(4) == 0
         with tempfile.TemporaryDirectory(prefix="heaptide-kills-") as scratch:
             folder = Path(scratch)
-            ledger = kill_one(folder / "job.tide", mode, n_threads, forks, chance)
-            problem = wrong(folder, mode, ledger)
+            progress = kill_one(folder / "job.tide", mode, n_threads, forks, chance)
+            problem = wrong(folder, mode, progress)
             kills[mode] += 1
             if problem:
                 failures += 1

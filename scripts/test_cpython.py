@@ -223,22 +223,22 @@ def results(report: Path) -> dict[str, list[str]]:
     except (OSError, ElementTree.ParseError):
         return found
     for case in cases:
-        kinds = {child.tag for child in case} & {"failure", "error", "skipped"}
-        result = next(iter(sorted(kinds)), "ok")
+        tags = {child.tag for child in case} & {"failure", "error", "skipped"}
+        result = next(iter(sorted(tags)), "ok")
         name = case.get("name", "")
         found[name] = ["+".join(sorted([*found.get(name, []), result]))] if name in found else [result]
     return found
 
 
 def differences(module: str, bare: Outcome, recorded: Outcome) -> Iterator[tuple[str, str, str]]:
-    """Yield the tests whose bare and recorded results have nothing in common."""
-    n_before = 0
+    """Yield the tests whose results have nothing in common; if there is none, the module if its endings differ."""
+    n_different = 0
     for name in sorted({*bare.tests, *recorded.tests}):
         bare_results, recorded_results = (outcome.tests.get(name, ["missing"]) for outcome in (bare, recorded))
         if not {*bare_results} & {*recorded_results}:
-            n_before += 1
+            n_different += 1
             yield name, " or ".join(bare_results), " or ".join(recorded_results)
-    if n_before == 0 and bare.ending != recorded.ending and "unstable" not in (bare.ending, recorded.ending):
+    if n_different == 0 and bare.ending != recorded.ending and "unstable" not in (bare.ending, recorded.ending):
         yield module, f"ended with {bare.ending}", f"ended with {recorded.ending}"
 
 

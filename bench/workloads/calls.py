@@ -1,4 +1,4 @@
-"""Calls functions recursively without allocating, so there is nothing to record."""
+"""Calls functions recursively and hardly allocates, so there is hardly anything to record."""
 
 
 def fib(n):

@@ -34,7 +34,8 @@ fn read(bytes: Vec<u8>) {
         );
         n_ops += ops.len();
     });
-    // LZ4 makes at most 255 bytes of one, slots may be found once more, and no operation is shorter than a byte.
+    // Assumes that no block unpacks to more than 255 times its size, although zstd could. Slots may be found once more,
+    // and no operation is shorter than a byte.
     assert!(n_ops <= n_bytes * 258);
     for sample in &capture.registry.resident {
         capture.registry.elapsed_ns(sample.time);
@@ -55,7 +56,7 @@ fn chunks(data: &[u8]) -> Vec<u8> {
         let chunk = ChunkHead {
             stream: index as u32 % 3,
             number: index as u32 / 3,
-            // From the data, so that the order between threads is also whatever it likes.
+            // From the data, so that the fuzzer also chooses the order between threads.
             sequence: u64::from(payload[0]),
             ..ChunkHead::default()
         };

@@ -27,7 +27,7 @@ fn read(bytes: &[u8]) {
     tally.finish();
 }
 
-/// A header of format 12, with or without native stacks, of either kind of file, ready for a thread's records.
+/// A header of format 12 and a thread record. `choice` selects native stacks, and all allocations or sums.
 fn header(choice: u8) -> Vec<u8> {
     let mut bytes = b"memray\0\x0c\0\0\0\xf0\x01\x0c\x03".to_vec();
     bytes.extend([choice & 1, choice >> 1 & 1]);

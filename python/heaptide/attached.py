@@ -17,8 +17,8 @@ from heaptide import _native
 from heaptide.containment import untraced
 from heaptide.recording import tracker
 
-# An entry of `sys.modules` that keeps Heaptide's modules alive between two visits.
-KEEPER = "_heaptide_attached"
+# An entry of `sys.modules` that keeps Heaptide's modules alive between two visits. The visit script uses the same name.
+STORE = "_heaptide_attached"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def take_heap(request: HeapRequest) -> list[str]:
 
 
 def detach() -> list[str] | None:
-    """Stop the recording that :func:`attach` started. Returns the capture's path, a warning if incomplete, and `home`.
+    """Stop the recording that :func:`attach` started. Returns the capture's path, a warning, and `home`.
 
-    Returns None if no recording was started here.
+    The warning is empty if the capture is complete. Returns None if no recording was started here.
     """
     global _current
     attachment, _current = _current, None
@@ -141,9 +141,9 @@ def _clean_up(request: Visit) -> None:
     if not request["brought"]:
         return
     # From now on the program can import its own heaptide. These modules cannot be unloaded; the next visit reuses them.
-    keeper = sys.modules.setdefault(KEEPER, type(sys)(KEEPER))
+    store = sys.modules.setdefault(STORE, type(sys)(STORE))
     loaded = [name for name in sys.modules if name == "heaptide" or name.startswith("heaptide.")]
-    keeper.modules = {name: sys.modules.pop(name) for name in loaded}  # type: ignore[attr-defined]
+    store.modules = {name: sys.modules.pop(name) for name in loaded}  # type: ignore[attr-defined]
 
 
 def _remove(folder: str) -> None:

@@ -85,7 +85,7 @@ def _begin() -> None:
         return
     joined = _session(inherited) if inherited else None
     if joined is not None and joined.is_continued and not joined.is_open:
-        # The recorded process has exec'ed this program, but its session does not admit other programs.
+        # The recorded process has exec'ed this program, but other programs do not join its session.
         os.environ.pop(settings.SESSION)
         joined = None
     component = ""

@@ -5,8 +5,8 @@ before and after a fork, in a decorated function, at exit. An exception that lef
 program: a thread would never start, or a traceback would appear. Each such function is decorated with
 :func:`contained`, or calls :func:`report_failure` if the decorator would change what the function measures.
 
-Functions that the interpreter calls at a fork or at exit are decorated with :func:`untraced`: a trace function of the
-program that is set then would see them, and could raise in them.
+Functions that the interpreter calls at a fork or at exit are decorated with :func:`untraced`: otherwise a trace
+function that the program has set would see these calls, and could raise an exception in them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def contained(function: Callable[P, R]) -> Callable[P, R | None]:
     """Decorate a function that runs inside the program's own calls: if it fails, it prints one line and returns None.
 
-    KeyboardInterrupt and SystemExit pass, because they belong to the program. This module imports nothing later: a
-    program may have emptied ``sys.modules``, or blocked imports, when it exits.
+    KeyboardInterrupt and SystemExit pass, because they belong to the program. The decorated function adds no import to
+    the call: a program may have emptied ``sys.modules``, or blocked imports, when it exits.
     """
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R | None:

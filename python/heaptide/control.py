@@ -68,7 +68,7 @@ class Control:
     ) -> _native.Response:
         """Answer a request that another server received. `path` may have any prefix before the routes.
 
-        A `trusted` request comes from the program itself: it needs no token and does not count for the rate limit.
+        A `trusted` request comes from the program itself: it needs no token and does not count against the rate limit.
         Other requests rely on the access control of that server. A server without access control passes the file
         descriptor of its TCP `connection`: clients of other users then need the token, except for Racetrack's routes.
         A report is cancelled once the `client` has disconnected.
@@ -299,7 +299,7 @@ def _start_recording(path: str, options: dict[str, Any]) -> str | None:
 
 
 def _identity(session: str) -> bytes:
-    """Return the ID that all captures of a session on this host share, from the host and the digits of its name."""
+    """Return the ID of a session on this host, for its captures: checksum of the host, and digits of the session."""
     number = int("".join(letter for letter in session if letter.isdigit()) or 0) & ((1 << 96) - 1)
     return (runs.checksum(os.uname().nodename.encode()) << 96 | number).to_bytes(16, "big")
 

@@ -1,8 +1,8 @@
 """Labels of this process: role, component, queue, rank, service, version, or any that the user sets.
 
 They come from the platform, from ``HEAPTIDE_LABELS`` and from :func:`label`; each source overrides those before it.
-Captures and heap snapshots store the labels known at their start in the header, and later labels as records. Labels
-describe a whole process; a job describes one unit of its work.
+Captures and heap snapshots store the labels known at their start in the header. Captures also store later labels, as
+records. Labels describe a whole process; a job describes one unit of its work.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _of_platform: tuple[int, dict[str, str]] | None = None
 
 
 def label(**labels: object) -> None:
-    """Set labels of this process, such as ``heaptide.label(queue="mail")``. None removes a label."""
+    """Set labels of this process, such as ``heaptide.label(queue="mail")``. None removes such a label."""
     global n_changes
     changed: dict[str, str] = {}
     for key, value in labels.items():

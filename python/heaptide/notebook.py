@@ -29,7 +29,7 @@ MEMIT_HELP = """Measure the memory of a statement; as a cell magic, of a cell, w
 Usage: %memit [-r N] [-t S] [-i S] [-c] [-o] [-q] statement
 
   -r N  repeat N times, and report the largest (default 1)
-  -t S  stop sampling after S seconds
+  -t S  ignored: sampling stops when the statement ends
   -i S  sample every S seconds (default 0.1)
   -c    add the memory of children
   -o    return a MemitResult
@@ -226,7 +226,7 @@ class Magics:
         return self._returned(accumulated) if options.has("r") else None
 
     def _returned(self, accumulated: Accumulated) -> Any:
-        """Return what ``%mprun -r`` returns."""
+        """Return the value of ``%mprun -r``."""
         return accumulated
 
     def heaptide(self, line: str = "", cell: str | None = None) -> Any:
@@ -369,7 +369,7 @@ class Magics:
 
 
 def _output(*words: str) -> str:
-    """Return what a command prints."""
+    """Return the output of a heaptide command."""
     done = command_process.run(*words)
     if done.returncode != 0:
         raise RuntimeError(done.stderr.removeprefix("heaptide: ") or f"heaptide {words[0]} failed")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 DEFAULT_THRESHOLD = "90%"
-# A census needs this many bytes for each block of Python's allocator, and a constant number.
+# A census needs `CENSUS_BYTES`, and this many bytes for each block of Python's allocator.
 CENSUS_BYTES_PER_BLOCK = 40
 CENSUS_BYTES = 4 << 20
 N_TYPES = 20

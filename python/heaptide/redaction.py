@@ -1,6 +1,7 @@
 """Hides texts that files must not contain: those that match the setting `redact`, and tokens of the control API.
 
-Patterns and tokens apply to the command line in captures and snapshots, and to the values in snapshots.
+Patterns and tokens apply to the command line in captures and snapshots, to the values in snapshots, to labels, and to
+the keys and labels of jobs.
 """
 
 from __future__ import annotations

@@ -98,7 +98,10 @@ _sink: Sink | None = None
 
 
 def set_sink(sink: Sink | None) -> Sink:
-    """Deliver all further reports to `sink`, or to the platform if it is None. Returns the previous sink."""
+    """Deliver all further reports to `sink`, or to the platform if it is None.
+
+    Returns the previous sink, or :func:`to_file` if none was set.
+    """
     global _sink
     before, _sink = _sink, sink
     return before or to_file

@@ -288,7 +288,7 @@ ALL = (
     ),
     Setting(
         "max_memory", count, 0, "size of its process above which `heaptide worker` exits",
-        values="number of MB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
+        values="number of MiB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
         shown_default="no limit",
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ const require = createRequire(new URL('../../web/package.json', import.meta.url)
 const { chromium } = require('playwright-core');
 
 /** Milliseconds to wait for a condition: far more than the slowest machine needs. */
-const NEVER = 300_000;
+const TIMEOUT_MS = 300_000;
 const EXECUTABLES = [process.env.CHROMIUM, '/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
 
 export async function launch() {
@@ -20,7 +20,7 @@ export async function launch() {
   }
   return chromium.launch({
     executablePath,
-    timeout: NEVER,
+    timeout: TIMEOUT_MS,
     args: [
       '--no-sandbox',
       '--disable-gpu',
@@ -37,7 +37,7 @@ export async function launch() {
 export async function open(browser, file, options = {}) {
   const { hash = '', ...context } = options;
   const opened = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...context });
-  opened.setDefaultTimeout(NEVER);
+  opened.setDefaultTimeout(TIMEOUT_MS);
   const page = await opened.newPage();
   const requests = [];
   const errors = [];

@@ -1,4 +1,4 @@
-/** Tests that apply to all pages: accessibility, one tab stop per group of buttons, printing, narrow windows. */
+/** Tests that apply to all pages: accessibility, at most one tab stop per group of buttons, printing, narrow windows. */
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -48,7 +48,7 @@ for (const [template, data, hashes] of EXAMPLES) {
       await close();
     });
 
-    test('has one tab stop per group of buttons', async () => {
+    test('has at most one tab stop per group of buttons', async () => {
       const { page, close } = await show({});
       const stops = await page.evaluate(() =>
         [...document.querySelectorAll('[role=radiogroup], [role=toolbar]')].map(

@@ -11,7 +11,7 @@ import { folder, launch } from './browser.mjs';
 
 const HEAPTIDE = process.env.COMMAND_UNDER_TEST ?? fileURLToPath(new URL('../../build/venv/bin/heaptide', import.meta.url));
 const EXAMPLE = fileURLToPath(new URL('../../examples/memory-leak/job.py', import.meta.url));
-const NEVER = 300_000;
+const TIMEOUT_MS = 300_000;
 
 let browser;
 let directory;
@@ -47,7 +47,7 @@ async function served(more = {}) {
 /** Opens the page, and collects its requests to other hosts and its errors. */
 async function open(url) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  context.setDefaultTimeout(NEVER);
+  context.setDefaultTimeout(TIMEOUT_MS);
   const elsewhere = [];
   const errors = [];
   context.on('request', (request) => {

@@ -90,7 +90,7 @@ describe('the jobs page', () => {
     });
   }
 
-  test('marks all cells of the row under the pointer', async () => {
+  test('gives all cells of the row under the pointer one colour', async () => {
     const { page, close } = await show();
     const row = page.locator('tbody tr').filter({ hasText: 'send mail' });
     await row.hover();

@@ -149,7 +149,7 @@ describe('the facts of a page', () => {
       for (const side of sides) assert.match(side, /· mode: \w+/);
     }));
 
-  test('say what the list of editors of a page of lines is for', () =>
+  test('label the list of editors of a page of lines', () =>
     at(1280, 'lines', LINES, async (page) => assert.match(await facts(page), /Editor:/)));
 });
 
@@ -202,7 +202,7 @@ test('parts of the bar of owners are as wide as their shares', () =>
     assert.deepEqual(parts.map((width) => Math.round((100 * width) / all)), shares.map(Math.round));
   }));
 
-test('the background of an object graph fills its frame', () =>
+test('the frame of an object graph has the background colour of the picture', () =>
   at(1440, 'graph', GRAPH, async (page) => {
     const [frame, paper] = await page.evaluate(() => [
       getComputedStyle(document.querySelector('#view')).backgroundColor,

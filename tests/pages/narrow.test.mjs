@@ -1,4 +1,4 @@
-/** Tests that every page fits a window as narrow as a phone or as low as a notebook cell, with readable names. */
+/** Tests that pages of recordings fit a window as narrow as a phone or as low as a notebook cell, with readable names. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { launch, open } from './browser.mjs';
@@ -38,7 +38,7 @@ describe('a narrow window', () => {
 });
 
 describe('the legend of a chart', () => {
-  test('shows only names until the pointer is over a value', () =>
+  test('shows names without colons', () =>
     narrow('flamegraph', ONE, '', async (page) => {
       const ends = await page.evaluate(() =>
         [...document.querySelectorAll('.timeline .u-legend th')].map((head) => getComputedStyle(head, '::after').content),

@@ -31,7 +31,7 @@ describe('a selected frame', () => {
 });
 
 describe('a selected interval', () => {
-  test('changes the figures of the header, while the findings still cover the whole run and say so', async () => {
+  test('changes the figures of the header; the heading of the findings names the whole run', async () => {
     const { page, close } = await show('flamegraph', recording());
     assert.equal(await figure(page, 'total allocated'), '11.0 MB');
     await drag(page, 0.26, 0.74);

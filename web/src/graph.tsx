@@ -13,7 +13,7 @@ import './graph/graph.css';
 
 interface GraphData {
   head: { format: number; title: string };
-  /** The picture, with colours for paper in attributes and those for the dark in a style. */
+  /** The picture. Its light colours are in attributes, its dark ones in a style element. */
   svg: string;
 }
 

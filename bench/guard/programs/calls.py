@@ -1,4 +1,4 @@
-"""Calls a recursive function about 600,000 times and allocates nothing, so there is nothing to record."""
+"""Calls a recursive function about 600,000 times and hardly allocates, so there is hardly anything to record."""
 
 
 def fib(n):

@@ -15,8 +15,8 @@ use crate::model::live::{Curve, Held, Live, LiveFunction, LiveJob, LiveThread};
 use crate::model::{Reading, Stopped};
 use crate::symbols::{LocationId, Names, NativeNames};
 
-/// The maximum number of functions; users do not scroll through more. The functions that are largest by any of the
-/// three numbers are kept.
+/// If there are more functions, only the largest by each of the three numbers are kept: half of this many per number,
+/// so 1,500 at most. Users do not scroll through more.
 const MAX_FUNCTIONS: usize = 1_000;
 /// The maximum number of job names; the smallest ones count as one.
 const MAX_JOBS: usize = 100;

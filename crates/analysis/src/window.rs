@@ -8,7 +8,7 @@ use crate::filter::Filter;
 
 /// Enough for a chart: in a run of one hour a bin is 18 seconds wide.
 const MAX_BINS: u64 = 200;
-/// Close to the resolution of a capture's clock.
+/// Finer than the resolution of a capture's clock.
 const MIN_BIN_NS: u64 = 1_000;
 
 /// The edges between bins on the session's time axis.

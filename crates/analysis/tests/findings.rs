@@ -372,7 +372,7 @@ fn memory_of_the_users_line_adds_up_over_the_library_lines_that_it_called() {
 }
 
 #[test]
-fn growth_per_hour_is_reported_only_of_programs_that_run_for_minutes() {
+fn growth_per_hour_is_reported_only_if_the_readings_cover_a_minute() {
     let of = |seconds_per_step: u64| {
         let script = (0..100).map(|n| {
             let time = n * seconds_per_step * 1_000_000;

@@ -33,7 +33,7 @@ fn objects_of_heaptide_are_neither_waste_nor_examples() {
     let local = frame(&mut heap, "thread 1/heap_snapshot", own);
     let value = heap.object("list", 56);
     heap.root(RootCategory::Frame, "thread 1/heap_snapshot value 0", value);
-    // Only this argument holds the list; the program also holds the other one.
+    // Only the arguments hold the list `redact`. The program also holds the list `shared`.
     let arguments = heap.object("dict", 300);
     heap.root(
         RootCategory::Frame,

@@ -1,4 +1,4 @@
-//! Well-known sorts of leaks, each in a heap built by hand, and waste.
+//! Well-known shapes of leaks, each in a heap built by hand, and waste.
 
 use heaptide_analysis::heap::suspects::{Shape, Suspect, suspects};
 use heaptide_analysis::heap::waste::{WasteCategory, waste};
@@ -260,7 +260,7 @@ fn interned_strings_are_a_suspect_without_the_bytes_of_their_table() {
 }
 
 #[test]
-fn objects_of_two_containers_are_attributed_to_the_larger_one() {
+fn objects_in_two_containers_are_a_suspect_without_a_sole_holder() {
     let mut program = Program::new();
     let list = program.put("orders", "list", 2000);
     let index = program.put("by_name", "dict", 9000);

@@ -8,7 +8,7 @@ fn session(script: &str) -> Session {
     load(vec![capture(script)], &mut |_| {})
 }
 
-/// (function, total, own) at the peak, by name.
+/// Function, total and own bytes in a measure, sorted by name.
 fn functions(script: &str, view: Measure) -> Vec<(String, u64, u64)> {
     let mut rows: Vec<(String, u64, u64)> = summary(&session(script), view, GroupBy::Function)
         .functions
@@ -74,7 +74,7 @@ fn block_freed_by_another_thread_is_not_live() {
 }
 
 #[test]
-fn refused_release_leaves_the_block_alive() {
+fn free_that_the_allocator_refused_leaves_the_block_alive() {
     let script = "alloc a 10 at main; free a; refuse; alloc b 5 at main";
     assert_eq!(functions(script, Measure::Leaked), [row("main", 15, 15)]);
     assert_eq!(stats(&session(script), 5).peak_bytes, 15);

@@ -185,7 +185,8 @@ struct HeldSignals {
 
 impl HeldSignals {
     fn hold() -> HeldSignals {
-        // SAFETY: signal sets are plain bits; `sigfillset` and `pthread_sigmask` fill them in.
+        // SAFETY: signal sets are plain bits, for which zero bytes are valid, and both pointers are those of live
+        // variables.
         unsafe {
             let mut all = std::mem::zeroed();
             let mut before = std::mem::zeroed();
@@ -198,7 +199,7 @@ impl HeldSignals {
 
 impl Drop for HeldSignals {
     fn drop(&mut self) {
-        // SAFETY: `before` was filled by pthread_sigmask.
+        // SAFETY: `before` is a live signal set, and a null pointer asks for no old mask.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut());
         }

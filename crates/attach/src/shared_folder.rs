@@ -248,7 +248,8 @@ pub fn make_for(target: &Target, path: &Path) -> io::Result<bool> {
 
 /// Returns whether the file system is mounted `noexec`: libraries cannot be loaded from there.
 fn forbids_programs(folder: &File) -> bool {
-    // SAFETY: the struct is plain numbers, valid as zeros, and the call only writes to it.
+    // SAFETY: the struct consists of numbers, for which zero bytes are valid, and the call writes only to this live
+    // struct.
     let (answer, status) = unsafe {
         let mut status: libc::statvfs = std::mem::zeroed();
         (libc::fstatvfs(folder.as_raw_fd(), &mut status), status)
@@ -282,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_resolved_within_the_root_of_the_process() {
+    fn absolute_path_is_opened_and_missing_one_is_reported() {
         let own = std::process::id();
         assert!(open_in_root(own, Path::new("/proc/self/status")).is_ok());
         assert!(open_in_root(own, Path::new("/../../proc/self/status")).is_ok());

@@ -48,7 +48,7 @@ impl Tracee {
         unsafe { ptrace(libc::PTRACE_SEIZE, thread, 0, 0) }?;
         let mut tracee = Tracee {
             thread,
-            // SAFETY: registers are plain numbers.
+            // SAFETY: registers are plain numbers, for which zero bytes are valid.
             registers: unsafe { std::mem::zeroed() },
             stopped_at: Instant::now(),
             is_gone: false,

@@ -64,7 +64,7 @@ pub struct BlockHead {
     pub raw_len: u32,
     /// Length in the file. If it equals `raw_len`, the payload is not compressed; otherwise it is a zstd frame.
     pub stored_len: u32,
-    /// Allocations and frees in the payload; 0 in the registry.
+    /// Allocations and frees in the payload; 0 in the registry. In a piece of a checkpoint, the number of pieces.
     pub n_events: u32,
     /// The thread's sequence number after the last record.
     pub last_sequence: u64,

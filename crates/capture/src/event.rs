@@ -34,12 +34,12 @@ use crate::wire::{Reader, Writer};
 /// No record is longer. A writer with this much room can write any record.
 pub const MAX_RECORD_BYTES: usize = 32;
 
-/// A Python frame: a code object and a position in it.
+/// A Python frame: a code object and a position in it. Or a native frame: a library and an address in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Frame {
-    /// The id of the code object in the registry.
+    /// The id of the code object or the library in the registry.
     pub code: u32,
-    /// The instruction's offset in code units (two bytes each), or [`Frame::AT_START`].
+    /// The instruction's offset in code units (two bytes each), or [`Frame::AT_START`]. In a native frame, the address.
     pub instruction: u32,
 }
 

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn name_contains_only_what_distinguishes_the_process() {
+    fn name_contains_only_the_parts_that_distinguish_the_process() {
         let all = [
             process(1, "web-1", "11", "5.00s"),
             process(1, "web-2", "12", "9.00s"),

@@ -103,7 +103,8 @@ pub struct Code<'a> {
     /// The part of the qualified name before the name: `Table.` of `Table.load`.
     pub qualifier: &'a [u8],
     pub file: &'a [u8],
-    /// `co_linetable`, unchanged; its format depends on the Python version in the header.
+    /// The lines of `co_linetable` in its own format, which depends on the Python version in the header. From 3.11 on,
+    /// the columns are left out.
     pub line_table: &'a [u8],
 }
 

@@ -5,8 +5,9 @@
 //! ```
 //! Each input is a sample (built in, or a given `.tide`, `.heap`, `.timeline`, `.dat` or `.bin` file), changed as
 //! `testkit::mutation` describes, and read by one command. A command may refuse an input. Failures are panics, inputs that
-//! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report names each with its
-//! seed; `mutate 1 --seed SEED`, with the same samples, repeats it. The exit code is 1 if there was a failure.
+//! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report describes the first
+//! `MAX_DESCRIBED` with their seeds; `mutate 1 --seed SEED`, with the same samples, repeats one. The exit code is 1 if
+//! there was a failure.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// The filters leave nothing to report.
     NoMatch(String),
-    /// The growth between two recordings cannot be judged.
+    /// `--fail-above` cannot judge the growth or the peaks.
     NotComparable(String),
     /// The program was not started, because its recording could not be written.
     CannotRecord(String),

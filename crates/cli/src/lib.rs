@@ -1,4 +1,5 @@
-//! The `heaptide` command: arguments, printing, exit codes. The only crate that prints or exits.
+//! The `heaptide` command: arguments, printing, exit codes. Of the crates that run outside the profiled process, only
+//! this one prints messages and chooses exit codes.
 //!
 //! [`main`] does everything except running Python: `heaptide run` returns a [`RunPlan`] for the caller, which has an
 //! interpreter. In reading order: `invocation` splits the arguments, `commands` has the subcommands, `options` their

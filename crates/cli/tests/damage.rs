@@ -3,7 +3,7 @@
 use crate::{Folder, error_text, printed};
 
 #[test]
-fn foreign_missing_and_empty_files_give_one_message() {
+fn invalid_missing_and_empty_files_give_one_message() {
     let folder = Folder::new();
     folder.write(
         "song.mp3",
@@ -53,7 +53,7 @@ fn intact_part_of_a_damaged_capture_is_reported() {
 }
 
 #[test]
-fn every_report_notes_loss_and_sampling() {
+fn text_reports_note_loss_and_sampling() {
     let folder = Folder::new();
     let mut header = heaptide_testkit::header();
     header.mode.sample_bytes = 512 << 10;

@@ -154,12 +154,12 @@ fn type_may_be_a_bare_class_name_or_a_class_of_the_script() {
     let mut heap = HeapBuilder::new();
     heap.header().command = vec!["/srv/job.py".into()];
     for module in ["__main__", "a", "b"] {
-        let kind = if module == "__main__" {
+        let class = if module == "__main__" {
             "Order"
         } else {
             "Item"
         };
-        let object = heap.object(&format!("{module}.{kind}"), 48);
+        let object = heap.object(&format!("{module}.{class}"), 48);
         heap.root(RootCategory::Module, module, object);
     }
     write(&folder, "script.heap", heap);
@@ -364,7 +364,7 @@ fn json_and_dot_exports_contain_every_object() {
 }
 
 #[test]
-fn explore_page_contains_its_data_and_is_small() {
+fn explore_page_has_no_placeholder_is_small_and_is_not_overwritten() {
     let folder = with_shop();
     write(&folder, "later.heap", leaking_shop());
     assert_eq!(

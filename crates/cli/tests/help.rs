@@ -43,8 +43,8 @@ fn help_is_also_a_command() {
 #[test]
 fn help_fits_the_terminal() {
     let folder = Folder::new();
-    let names = |help: &str, all: &str| -> Vec<String> {
-        let (_, rest) = all.split_once(help).expect("it lists commands");
+    let names = |heading: &str, help: &str| -> Vec<String> {
+        let (_, rest) = help.split_once(heading).expect("it lists commands");
         let commands = rest.split("\nOptions:").next().unwrap_or_default();
         let rows = commands.lines().filter_map(|row| row.strip_prefix("  "));
         let names = rows.filter_map(|row| row.split(' ').next());
@@ -116,7 +116,7 @@ fn completion_scripts_know_commands_and_options() {
 }
 
 #[test]
-fn manual_pages_are_written_for_every_command() {
+fn manual_pages_are_written_for_commands_and_subcommands() {
     let folder = Folder::new();
     let page = printed(&folder.heaptide("man run"));
     assert!(
@@ -179,7 +179,7 @@ fn colours_can_be_forced_and_refused() {
 }
 
 #[test]
-fn files_of_another_type_are_reported_with_the_command_that_reads_them() {
+fn timeline_given_as_a_capture_is_reported_with_the_command_that_reads_it() {
     let folder = Folder::new();
     folder.write("x.timeline", b"heaptide-timeline 1\n");
     let text = error_text(&folder.heaptide("flamegraph x.timeline"));

@@ -56,7 +56,7 @@ fn json_holds_the_failure() {
 }
 
 #[test]
-fn every_format_of_transform_prints_the_failure() {
+fn formats_of_transform_print_the_failure() {
     let folder = folder();
     for format in ["json", "csv", "pprof", "collapsed", "speedscope", "memray"] {
         let output = folder.heaptide(&format!("transform {format} cut.tide"));

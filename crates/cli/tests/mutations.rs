@@ -1,4 +1,4 @@
-//! Every reader and report command on two thousand files changed at random; `make mutate` runs a million.
+//! Report commands on two thousand files changed at random; `make mutate` runs a million.
 
 use std::process::Stdio;
 

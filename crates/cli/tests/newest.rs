@@ -1,4 +1,4 @@
-//! Commands without a file use the newest one of the current folder, and `list` shows all files.
+//! Commands without a file argument use the newest file of the current folder, and `list` shows the files.
 
 use std::fs::File;
 use std::time::{Duration, SystemTime};
@@ -72,7 +72,7 @@ fn folder_without_captures_is_reported() {
 }
 
 #[test]
-fn list_shows_files_of_every_sort_and_numbers_only_timelines() {
+fn list_shows_captures_and_timelines_and_numbers_only_timelines() {
     let folder = Folder::new();
     assert_eq!(
         text(&folder.heaptide("list")),
@@ -111,7 +111,7 @@ fn rm_and_clean_never_touch_captures() {
 }
 
 #[test]
-fn stats_of_leaks_lists_what_was_not_freed() {
+fn stats_of_leaks_lists_blocks_that_were_not_freed() {
     let folder = Folder::new();
     let script =
         "alloc a 5000000 at main > load:7; alloc b 3000000 at main > hold:9; free a; end 5";

@@ -45,7 +45,7 @@ fn collapsed_stacks_begin_with_the_outermost_frame_and_end_with_bytes() {
 }
 
 #[test]
-fn separators_in_collapsed_names_are_replaced() {
+fn control_characters_in_collapsed_names_are_replaced() {
     let folder = Folder::new();
     folder.capture("x.tide", "alloc a 7 at main@/srv/a\u{1}b,c.py:3");
     let text = printed(&folder.heaptide("transform collapsed -o - x.tide"));
@@ -82,7 +82,7 @@ fn gprof2dot_has_functions_without_lines_and_chains_from_the_innermost() {
 }
 
 #[test]
-fn speedscope_has_three_profiles_and_begins_with_the_requested_one() {
+fn speedscope_has_a_profile_for_each_measure_and_opens_the_requested_one() {
     let text = exported("speedscope");
     assert!(text.contains("\"name\":\"job.py --fast\",\n\"activeProfileIndex\":0,"));
     for part in [
@@ -121,7 +121,7 @@ fn chrome_counts_in_microseconds_and_marks_the_peak() {
 }
 
 #[test]
-fn json_names_every_site_with_its_three_sums() {
+fn json_has_a_site_with_a_sum_for_each_measure() {
     let text = exported("json");
     for part in [
         "{\"format\":\"heaptide-model\",\"version\":1,\n",
@@ -172,7 +172,7 @@ fn file_is_next_to_the_capture_and_not_overwritten_without_force() {
 }
 
 #[test]
-fn unknown_format_and_leaks_of_formats_without_them_are_refused_in_one_line() {
+fn unknown_format_and_unsupported_options_are_refused_in_one_line() {
     let folder = folder();
     for (line, sentence) in [
         (
@@ -200,7 +200,7 @@ fn unknown_format_and_leaks_of_formats_without_them_are_refused_in_one_line() {
 }
 
 #[test]
-fn empty_capture_is_exported_in_every_format() {
+fn empty_capture_can_be_exported() {
     let folder = Folder::new();
     folder.capture("x.tide", "end 5");
     for format in [

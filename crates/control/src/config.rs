@@ -31,7 +31,7 @@ pub struct Config {
     pub keep_sessions: usize,
     pub keep_bytes: u64,
     pub requests_per_second: u32,
-    /// How long a request waits for the interpreter before it is answered with status 202.
+    /// How long a request waits for the interpreter before it is answered with status 202, or 503 for a heap snapshot.
     pub interpreter_timeout: Duration,
     pub render: RenderConfig,
     /// The report commands, with their options.

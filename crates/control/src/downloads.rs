@@ -74,7 +74,7 @@ pub(crate) fn memray(
     tag.answer(request, is_running, MEMRAY_NAME, BYTES, body)
 }
 
-/// Returns the name of the converted file: next to the capture, and not a name of a capture.
+/// Returns the path of the converted file: next to the capture, with a name that no capture has.
 fn stored_path(capture: &Capture) -> Option<std::path::PathBuf> {
     let name = capture.path.file_name()?.to_str()?.replace(".tide", "");
     Some(capture.path.with_file_name(format!("{name}.memray")))

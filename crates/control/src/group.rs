@@ -22,7 +22,7 @@ use crate::address::Address;
 use crate::client;
 use crate::token;
 
-/// The lock file, held while the processes of a group are started or stopped.
+/// The lock file, held while the recordings of a group start or stop.
 const LOCK: &str = "lock";
 /// The age at which a folder without running processes is removed.
 const LEFT_OVER_AGE: Duration = Duration::from_secs(60);
@@ -145,7 +145,8 @@ pub fn ask(
     }
 }
 
-/// Locks the group, so that only one process starts or stops it at a time. Dropping the file releases the lock.
+/// Locks the group, so that only one process at a time starts or stops its recordings. Dropping the file releases the
+/// lock.
 pub(crate) fn lock(group: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .create(true)

@@ -7,8 +7,8 @@
 //! processes of the program) → `response`. `openapi` describes the table of routes.
 //!
 //! The API calls a trait, [`Recorder`], and depends neither on the agent nor on the interpreter. This crate has no
-//! unsafe code, no panics and no async runtime. A thread that answers requests never waits for the interpreter, and no
-//! request can choose a path of the file system.
+//! unsafe code, no panics and no async runtime. A thread that answers requests waits for the interpreter only up to a
+//! time limit, and no request can choose a path of the file system.
 #![forbid(unsafe_code)]
 
 mod address;

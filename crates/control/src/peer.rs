@@ -88,13 +88,13 @@ fn query_kernel(local: SocketAddr, remote: SocketAddr) -> Option<Option<u32>> {
     let mut buffer = [0; 1024];
     let (n_read, _) = rustix::net::recv(&socket, &mut buffer, RecvFlags::DONTWAIT).ok()?;
     let answer = buffer.get(..n_read)?;
-    let kind = answer.get(4..6)?;
-    if kind == layout::ERROR.to_ne_bytes() {
+    let message_type = answer.get(4..6)?;
+    if message_type == layout::ERROR.to_ne_bytes() {
         // The socket does not exist, or the kernel has no such module: `/proc/net/tcp` decides.
         return None;
     }
-    // Without the socket, the kernel answers with a listener at the same port.
-    let is_same = kind == layout::BY_FAMILY.to_ne_bytes()
+    // If the socket does not exist, the kernel answers with a listener at the same port.
+    let is_same = message_type == layout::BY_FAMILY.to_ne_bytes()
         && answer
             .get(layout::SOURCE_PORT..)?
             .starts_with(&ports(local, remote));

@@ -1,7 +1,7 @@
 //! The profiled program: starts and stops the recording of this process and of its siblings, takes snapshots, finds sessions.
 //!
 //! A start or stop holds the group's lock, so that concurrent requests make one session. Calls that wait for the interpreter
-//! run on their own thread; a request that waits too long is answered with "pending".
+//! run on their own thread; a request that waits too long is answered with "pending", or "busy" for a heap snapshot.
 
 mod change_mode;
 mod joining;
@@ -40,11 +40,11 @@ pub(crate) struct Program {
     recorder: Arc<dyn Recorder>,
 }
 
-/// The effect of a request to start or stop.
+/// The effect of a request to start, to stop, or to change the mode.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum StateChange {
     Done,
-    /// Nothing to do: already started, or already stopped.
+    /// Nothing to do: already started, already stopped, or already in this mode.
     Already,
     /// The interpreter is busy; the change follows as soon as possible.
     Pending,
@@ -297,7 +297,7 @@ impl Program {
         Ok((change, session.or_else(|| self.latest()), warnings))
     }
 
-    /// Sends `start` or `stop` to one sibling.
+    /// Sends `start`, `stop` or `mode` to one sibling.
     fn forward(&self, pid: u32, action: &str, body: &Value) -> Result<(), String> {
         let socket = group::socket_of(&self.config.group, pid);
         let address = crate::Address::Unix(socket);

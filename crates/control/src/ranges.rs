@@ -3,7 +3,8 @@
 use crate::request::Request;
 use crate::response::{Body, Response};
 
-/// Reduces the response to the requested range, if the request has one.
+/// Applies these headers. Returns status 304 if the client has the content, the requested range, or status 416 if the
+/// range lies outside; without such a header, the whole response.
 pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Response {
     let is_weak = tag.starts_with("W/");
     if let Some(known) = request.header("If-None-Match") {

@@ -171,7 +171,7 @@ impl Renderer {
             }
             Some(2) => Err(Failure::Arguments(message)),
             Some(3) => Err(Failure::Nothing(message)),
-            // The message would be in a file of the same folder.
+            // The message would also be in this folder, so a full disk leaves none.
             _ if message.is_empty() && is_full(&self.folder) => Err(Failure::Command(format!(
                 "the report cannot be written in {}: disk full; free space there",
                 self.folder.display()

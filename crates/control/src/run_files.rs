@@ -42,7 +42,7 @@ pub(crate) fn answer(config: &Config, request: &Request) -> Response {
         return Response::error(404, "NotFound", sentence);
     };
     let chosen = files.swap_remove(at);
-    // Files only grow at their end, so a downloaded part stays valid.
+    // Timelines and job records only grow at their end, so a downloaded part of them stays valid.
     let tag = format!("\"{name}\"").replace(|letter: char| !letter.is_ascii_graphic(), "_");
     let response = Response {
         status: 200,

@@ -3,8 +3,8 @@
 //! Processes of the program's own user and of root need no token for reports; anyone else does. Memory contents and
 //! deletion need the token or a Unix socket, because a browser or a proxy of the same user may act for others. A token
 //! that the user chose is required for all of these, except at the private socket. Pages of another origin are refused
-//! unless that origin is configured. Without a token, requests under another host name than localhost are also refused
-//! (DNS rebinding).
+//! unless that origin is configured. At loopback addresses and Unix sockets, requests without a token that name another
+//! host than localhost are also refused (DNS rebinding).
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -114,7 +114,7 @@ impl Rate {
         }
     }
 
-    /// Takes one token; returns `false` if there is none.
+    /// Counts one request; returns `false` if it exceeds the limit.
     pub(crate) fn allows(&self) -> bool {
         let mut bucket = lock(&self.bucket);
         let now = Instant::now();

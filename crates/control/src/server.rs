@@ -30,7 +30,7 @@ use crate::security::Reach;
 use connection::Connection;
 pub use connection::is_gone;
 use incoming::{Complete, Incoming};
-use workers::{Job, ResponseWriter, Workers};
+use workers::{Assigned, ResponseWriter, Workers};
 
 /// The time limit for a client to read a part of the response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -322,17 +322,17 @@ impl Shared {
     }
 
     fn answer(self: &Arc<Shared>, complete: Complete) {
-        let Some(job) = self.workers.submit(complete) else {
+        let Some(first) = self.workers.submit(complete) else {
             return;
         };
         let shared = self.clone();
-        let active = job.1.clone();
+        let active = first.1.clone();
         let work = Box::new(move || {
-            let mut next = Some(job);
-            while let Some(job) = next {
+            let mut next = Some(first);
+            while let Some(assigned) = next {
                 // A client that disconnects is not an error.
-                let _ = shared.respond(&job);
-                next = shared.workers.next(&job.1);
+                let _ = shared.respond(&assigned);
+                next = shared.workers.next(&assigned.1);
             }
         });
         if self.recorder.spawn(work).is_err() {
@@ -341,7 +341,7 @@ impl Shared {
         }
     }
 
-    fn respond(&self, (request, active): &Job) -> io::Result<()> {
+    fn respond(&self, (request, active): &Assigned) -> io::Result<()> {
         let connection = &active.connection;
         connection.limit_write(WRITE_TIMEOUT)?;
         let entry_point = connection.entry_point(self.reach);

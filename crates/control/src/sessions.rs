@@ -34,7 +34,7 @@ const STATS: &str = "stats.json";
 const SPACE: &str = "pid_space";
 /// The ID of a running recording that was not started by the control API.
 pub(crate) const CURRENT: &str = "current";
-/// The maximum length of a description in a session folder. Real ones are much shorter.
+/// The maximum length of a JSON file in a session folder. Real ones are much shorter.
 const MAX_META_BYTES: u64 = 1 << 20;
 /// How long a process may take to report its recording.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(5);
@@ -378,7 +378,7 @@ impl Capture {
     }
 }
 
-/// Writes a description into a session folder.
+/// Writes a JSON file into a session folder.
 fn write(folder: &Path, name: &str, content: &Value) -> io::Result<()> {
     let new = NewFile::create(&folder.join(name), Existing::Replace)?;
     new.file().write_all(content.to_string().as_bytes())?;

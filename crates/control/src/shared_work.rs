@@ -32,7 +32,8 @@ impl<K, V> Default for SharedWork<K, V> {
 }
 
 impl<K: PartialEq, V: Clone> SharedWork<K, V> {
-    /// Returns the result of `work`, or of the same work of another client. Returns `None` if the client has gone.
+    /// Returns the result of `work`, or of the same work of another client. Returns `None` if the client has gone while
+    /// it waited for another's work.
     ///
     /// `work` gets a function to call when it begins to read its input, and one that returns whether to cancel. If the input
     /// `is_changing`, work that has begun is not shared.

@@ -167,7 +167,7 @@ fn report_of_a_client_that_left_is_cancelled_and_its_process_killed() {
     assert!(process.exists());
     drop(client);
     wait_until(|| !process.exists());
-    // The cancelled report no longer counts as running: later reports are made.
+    // Later reports are made.
     fs::remove_file(fixture.folder.join("pid")).unwrap();
     let clients: Vec<TcpStream> = (0..2).map(|_| request(port, "GET", "stats")).collect();
     wait_until(|| !fixture.text("pid").is_empty());

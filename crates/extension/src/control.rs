@@ -159,7 +159,8 @@ pub fn resume_servers() {
         for_all_servers(|server| drop(server.resume()));
         0
     }
-    // SAFETY: Python calls this function, with the GIL and without a frame. `resume` returns 0.
+    // SAFETY: Python calls this function as an `after_in_parent` hook, with the GIL and without a Python frame.
+    // `resume` ignores its argument and raises nothing.
     unsafe { fork::resume_after_thread_count(resume) };
 }
 

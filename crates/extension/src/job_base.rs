@@ -206,7 +206,7 @@ impl JobBase {
         self.thread = 0;
     }
 
-    /// The part of [`JobBase::begin_in`] that is needed only if the job is recorded or works in another thread.
+    /// The part of [`JobBase::begin_in`] that is needed only if the job is recorded, or if hooks find it by its thread.
     #[cold]
     fn begin_slowly(
         slf: &Bound<'_, JobBase>,
@@ -273,7 +273,8 @@ impl JobBase {
             thread,
             began_unix_ns: (started * 1e9) as u64,
         };
-        // SAFETY: `Mark::begin` made the token, and only the context variable got it; `token` keeps it alive.
+        // SAFETY: `Mark::begin` made the token, and only the context variable and this job refer to it; `token` keeps
+        // it alive.
         unsafe { marks::announce(&description, bytes_of(token.bind(py))) };
         Ok(())
     }

@@ -111,7 +111,7 @@ impl JobCall {
         }
     }
 
-    /// What makes the job current. Its owner need not be borrowed meanwhile.
+    /// Returns an entry that makes the job current. The caller can end its borrow of this call before it enters.
     pub fn entry<'py>(&self, py: Python<'py>) -> Entry<'py> {
         Entry {
             number: self.number,
@@ -124,7 +124,7 @@ impl JobCall {
         self.entry(py).enter()
     }
 
-    /// Drops a call, faster than without the GIL.
+    /// Drops a call. With `py`, PyO3 need not check whether the GIL is held.
     pub fn discard(self, py: Python<'_>) {
         drop(self.like.into_bound(py));
         drop(self.token.map(|token| token.into_bound(py)));

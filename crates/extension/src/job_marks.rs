@@ -31,9 +31,9 @@ pub struct Marks {
     modules: Py<PyDict>,
     /// Whether hooks find jobs by the context; if not, they find them by the thread.
     pub are_contexts_read: bool,
-    /// Returns a key and labels with secret values hidden; `None` if nothing is secret.
+    /// A function that returns a key and labels with secret values hidden; `None` if nothing is secret.
     redacted: Option<Py<PyAny>>,
-    /// Returns whether job records are written.
+    /// A function that returns whether job records are written.
     wants_records: Py<PyAny>,
 }
 
@@ -128,7 +128,7 @@ impl Marks {
     /// Undoes [`Marks::enter`].
     pub fn leave(&self, py: Python<'_>, reset: Py<PyAny>) -> PyResult<()> {
         let reset = reset.into_bound(py);
-        // SAFETY: the GIL is held, both objects are alive, and `enter` got the second one for the first one.
+        // SAFETY: the GIL is held, both objects are alive, and `enter` got `reset` from this variable.
         let code = unsafe {
             (self.symbols.context_reset)(self.variable.as_ptr().cast(), reset.as_ptr().cast())
         };
@@ -142,7 +142,7 @@ impl Marks {
         }
     }
 
-    /// Writes a job record if records are wanted: `event` is begin or end. Names are interned. Otherwise the
+    /// Writes a job record if records are wanted: `event` is begin or end. The method's name is interned. Otherwise the
     /// interpreter's attribute cache would keep a new string each time and free the previous one, which would appear as
     /// a free of the program.
     pub fn write_record(
@@ -239,7 +239,8 @@ impl Mark {
         });
         let text: Option<Text> = error.as_ref().map(|error| error.extract()).transpose()?;
         let text = text.as_ref().map_or("", |text| &text.0);
-        // SAFETY: `Mark::begin` made the token, and only the context variable got it; `self` keeps it alive.
+        // SAFETY: `Mark::begin` made the token, and only the context variable and its job refer to it; `self` keeps it
+        // alive.
         unsafe { marks::end(self.number, bytes_of(self.token.bind(py)), outcome, text) };
         if let Some(reset) = self.reset {
             marks.leave(py, reset)?;

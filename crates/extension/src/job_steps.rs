@@ -70,8 +70,8 @@ impl JobSteps {
         }
     }
 
-    /// Runs one step as part of the job. When the generator ends, the job ends. Returns what the step produced; `None` if the
-    /// generator returned no result.
+    /// Runs one step as part of the job. When the generator ends, the job ends. Returns the value that the step
+    /// yielded, or `None` if the generator returned no result.
     fn advance<'py>(
         slf: &Bound<'py, JobSteps>,
         step: impl FnOnce(&Bound<'py, PyAny>) -> PyResult<PySendResult<'py>>,

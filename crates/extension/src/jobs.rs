@@ -91,7 +91,7 @@ pub fn job_settle(job: u32) {
 type Frame = (String, String, i32);
 type Site = (u64, u64, Vec<Frame>);
 
-/// The memory that one job left, or all jobs.
+/// The memory that one job, or all jobs, left.
 #[pyclass(frozen, get_all)]
 pub struct JobRest {
     kept_bytes: u64,

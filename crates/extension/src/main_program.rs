@@ -21,7 +21,7 @@ impl Untraced {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        // SAFETY: a function called from Python runs with the GIL held, and so does its end.
+        // SAFETY: a function called from Python runs with the GIL held until it returns, which drops the pause.
         let _pause = unsafe { TracingPause::begin() };
         self.function.bind(args.py()).call(args, kwargs)
     }

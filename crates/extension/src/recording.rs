@@ -33,7 +33,7 @@ create_exception!(
     heaptide,
     RecordingError,
     PyRuntimeError,
-    "Recording could not start; the message has the reason and the remedy."
+    "A recording or a heap walk failed; the message has the reason and the remedy."
 );
 
 /// Reads the mode of a `heaptide.recording.tracker.RecordingOptions`.
@@ -246,7 +246,8 @@ pub fn rank() -> Option<u32> {
     heaptide_watch::node::Node::of_this_process().rank
 }
 
-/// Excludes a thread that is not registered with Python yet. The crate `attach` finds this function by its symbol.
+/// Excludes the calling thread, which is not registered with Python yet. The crate `attach` finds this function by its
+/// symbol.
 #[unsafe(no_mangle)]
 pub extern "C" fn heaptide_leave_out_thread() {
     threads::leave_out_for_good();
@@ -282,7 +283,8 @@ pub fn after_fork_in_parent() {
         session::resume_keeper();
         0
     }
-    // SAFETY: Python calls this function, with the GIL and without a frame. `resume` returns 0.
+    // SAFETY: Python calls this function as an `after_in_parent` hook, with the GIL and without a Python frame.
+    // `resume` ignores its argument and raises nothing.
     unsafe { fork::resume_after_thread_count(resume) };
 }
 

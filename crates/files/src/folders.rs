@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn users_trust_their_own_folders_and_roots_and_root_trusts_all() {
+    fn users_trust_only_their_own_folders_and_those_of_root_and_root_trusts_all() {
         assert!(may_use(1000, 1000) && may_use(1000, 0) && may_use(0, 1000));
         assert!(!may_use(1000, 1001));
     }

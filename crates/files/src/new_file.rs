@@ -22,7 +22,8 @@ const MAX_TRIES: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     Refuse,
-    /// Replace the file or the link, never the target of a link. Readers of the old file keep its content.
+    /// Replace the file or the link, never the target of a link. Readers of the old file keep its content, unless the
+    /// file can only be written in place.
     Replace,
 }
 

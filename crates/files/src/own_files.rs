@@ -1,4 +1,4 @@
-//! Reads only files that this user has made: regular files, reached through no link.
+//! Reads only regular files that belong to this user. A file whose path or name is itself a link is refused.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

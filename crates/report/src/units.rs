@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn sizes_have_three_significant_digits_and_si_prefixes() {
-        // The same values as in web/test/format.test.ts.
+        // web/test/format.test.ts checks the same format for pages.
         for (bytes, text) in [
             (0, "0 B"),
             (608, "608 B"),
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn shares_have_two_significant_digits() {
-        // The same values as in web/test/format.test.ts.
+        // web/test/format.test.ts checks the same format for pages.
         for (share, text) in [
             (0.0, "0%"),
             (100.0 / 3.0, "33%"),

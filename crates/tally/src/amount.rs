@@ -73,7 +73,8 @@ const VARIANCE_SHIFT: u32 = 24;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weigher {
     mean: u64,
-    /// Variances are multiples of its square. 0 if nothing is sampled; all counts are then whole numbers.
+    /// Variances are stored as multiples of the square of this number. 0 if nothing is sampled; then all counts are
+    /// whole numbers.
     unit: u64,
 }
 

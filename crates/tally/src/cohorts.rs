@@ -1,8 +1,8 @@
 //! The blocks of a site by the bin of time in which they were allocated.
 //!
 //! A live block stores only a number. To derive the time of allocation from it, a site gets a new number in each
-//! bin. The blocks of one site and one bin are a cohort. When its last block is freed, its number is reused, so that there
-//! are never more cohorts than live blocks and sites together.
+//! bin. The blocks of one site and one bin are a cohort. When its last block is freed, its number is reused, so that
+//! the number of cohorts grows with live blocks and sites, not with bins.
 
 use crate::amount::Raw;
 use crate::lifetimes::{Lifetime, Lifetimes};

@@ -37,7 +37,7 @@ impl Follower {
             damage: Vec::new(),
             is_complete: false,
         };
-        // The first refresh only finds the largest number of a segment, up to which the second one adds events.
+        // The first refresh only finds the largest segment number. The second one adds the events up to it.
         follower.refresh(false);
         follower.refresh(false);
         follower

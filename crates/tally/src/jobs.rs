@@ -15,7 +15,7 @@ use crate::index::{Index, hash};
 use crate::sites::Site;
 use crate::stacks::StackId;
 
-/// Sites that are kept of each ended job, for its peak and for its live bytes.
+/// The most sites that are kept of a job for each of three moments: its peak, its end, and the last event.
 const MAX_SITES: usize = 3;
 const NONE: u32 = u32::MAX;
 const IS_NAME: u32 = 1 << 31;

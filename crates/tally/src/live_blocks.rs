@@ -22,8 +22,8 @@ use crate::index::hash;
 
 use segment::{Bucket, MASK, MAX_USED, N_BUCKETS, ONE_PAST, Packed, Segment};
 
-/// Largest ratio of directory entries to segments; above it no segment is split. Real addresses spread evenly and stay far
-/// below it.
+/// Ratio of directory entries to segments at which the directory no longer doubles. Real addresses spread evenly and
+/// stay far below it.
 const MAX_DIRECTORY_EXCESS: usize = 64;
 
 /// Number of blocks that are prefetched together when the table is written or read, so that their cache misses overlap.
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn block_takes_at_most_48_bytes_at_any_number_of_blocks() {
+    fn block_takes_at_most_48_bytes_among_more_than_100_000_blocks() {
         let mut table = LiveBlocks::new();
         for n in 1..1_000_000u64 {
             let block = Block { size: 32, site: 0 };

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beyond_the_table_are_counted_in_bins_of_one_percent() {
+    fn sizes_beyond_the_table_are_counted_with_an_error_below_two_percent() {
         let mut sizes = SizeCounts::new();
         let n_more = 1_000;
         for n in 0..(MAX_DISTINCT as u64 + n_more) {

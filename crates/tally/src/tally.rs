@@ -173,7 +173,8 @@ impl Tally {
         }
     }
 
-    /// Returns the tally to which the events of a capture are added: the tally of its checkpoint, or an empty one.
+    /// Returns the tally to which the events of a capture are added: the tally of its checkpoint, the sums of a foreign
+    /// file without events, or an empty tally.
     pub fn for_capture(capture: &Capture) -> Result<Tally, Damage> {
         if let Some(foreign) = capture.foreign_events() {
             let mut sums = Tally::without_totals();

@@ -145,7 +145,7 @@ fn memory_of_a_replay_does_not_grow_with_the_number_of_events() {
         large_peak < small_peak * 3 / 2,
         "{small_peak} bytes for {small_count} events, {large_peak} for {large_count}"
     );
-    // At most four threads, each decoding a chunk, and six decoded chunks.
+    // At most four workers, and at most six chunks that are decoded or being decoded.
     let (peak, count) = peak_of_replay(&large);
     assert_eq!(count, large_count);
     assert!(

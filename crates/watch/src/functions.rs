@@ -12,7 +12,7 @@ use heaptide_timeline::{Call, read_call};
 /// Names the file for the program and its descendants.
 pub const VARIABLE: &str = "HEAPTIDE_TIMELINE_FUNCTIONS";
 
-/// The most bytes that one call reads; the next call reads the rest.
+/// The most bytes that one `take` reads; the next one reads the rest.
 const MAX_READ: usize = 1 << 20;
 
 pub struct Functions {
@@ -41,7 +41,7 @@ impl Functions {
         &self.path
     }
 
-    /// Returns the calls added since the last call.
+    /// Returns the function calls that were added since the last `take`.
     pub fn take(&mut self) -> Vec<Call> {
         if self.file.is_none() {
             let mut options = File::options();

@@ -1,4 +1,4 @@
-//! The watched program: it starts as it would without Heaptide, and receives every signal that Heaptide receives.
+//! The watched program: it starts as it would without Heaptide, which forwards the signals listed in `sys` to it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

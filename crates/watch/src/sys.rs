@@ -7,7 +7,7 @@ use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
-/// Signals that are forwarded to the program.
+/// Signals that are forwarded to the program, in addition to SIGCONT.
 const FORWARDED: [i32; 11] = [
     libc::SIGHUP,
     libc::SIGINT,

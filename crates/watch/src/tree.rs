@@ -316,7 +316,8 @@ impl Tree {
 }
 
 impl Member {
-    /// Reads the expensive sizes. Returns whether the process turned out to belong to another user, who alone may read them.
+    /// Reads the expensive sizes. Returns whether this call found that the process belongs to another user, so that
+    /// they are not readable.
     fn read_expensive(&mut self, now: Instant) -> bool {
         self.expensive_at = Some(now);
         if let Some(rollup) = Rollup::of(self.pid) {

@@ -65,7 +65,7 @@ pub struct Finished {
     pub peak_bytes: u64,
     /// The largest size of the first process.
     pub first_process_peak_bytes: u64,
-    /// Processes that count with their resident size, because only their user may read the size of the backend.
+    /// Processes that count with their resident size, because only their own user may read the size of the backend.
     pub n_resident_only: usize,
     /// The error that made the file incomplete. It does not affect the program.
     pub write_error: Option<io::Error>,

@@ -66,7 +66,10 @@ def _why(error: OSError | ValueError) -> str:
 
 
 def _read(path: str, configuration: Configuration) -> bool:
-    """Add the content of Heaptide's sections to the configuration; return False if the file has none."""
+    """Add the content of Heaptide's sections to the configuration.
+
+    Return False if the file cannot be read, or is a `pyproject.toml` without a table of Heaptide.
+    """
     try:
         tables = _ini(path) if path.endswith((".cfg", ".ini")) else _toml(path)
     except (OSError, ValueError) as error:

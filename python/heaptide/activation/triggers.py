@@ -1,8 +1,8 @@
 """Starts and stops recordings by a signal, by a control file, and when a capture reaches its maximum size.
 
-A native thread of Heaptide checks for these, and for memory pressure, twice a second. The thread runs only if a setting
-needs it. The signal handler only queues a request for the thread, because starting and stopping a recording take locks
-that the interrupted code may hold.
+A native thread of Heaptide checks for these twice a second. It also reads the memory in use, more often, for
+:mod:`heaptide.pressure`. The thread runs only if one of these is needed. The signal handler only queues a request for
+the thread, because starting and stopping a recording take locks that the interrupted code may hold.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Whether the check passed, and a sentence. None if the problem limits only some commands.
+    # Whether the check passed, and a sentence. None marks a note that does not prevent recordings.
     Answer = tuple[bool | None, str]
 
 _SIGNS = {True: "ok", None: "note", False: "FAIL"}

@@ -1,8 +1,10 @@
-"""``heaptide run --python``: runs the program with the interpreter of another environment, which lacks Heaptide.
+"""``heaptide run --python``: runs the program with the interpreter of another environment.
+
+That environment does not need to contain Heaptide: the interpreter imports only Heaptide from this environment.
 
 If `uv tool`, `uvx` or `pipx` installed Heaptide, its environment lacks the packages of the project. By default the
 program then runs in the active virtual environment (``VIRTUAL_ENV``). If none is active and a module is missing, a
-message suggests ``--python``. The other interpreter imports only Heaptide from this environment.
+message suggests ``--python``.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def is_tool() -> bool:
     return os.path.basename(os.path.dirname(sys.prefix)).startswith(_UVX_FOLDER)
 
 
-def lacks_project() -> str:
+def advice_if_project_is_missing() -> str:
     """Return advice if the program ran in an environment made for Heaptide alone; else an empty string."""
     if is_chosen or not is_tool():
         return ""

@@ -75,12 +75,15 @@ def run(plan: Plan) -> int:
     return run_program(plan, lambda: _start_recording(plan))
 
 
-# The ending of this process's recording, if there is one.
+# The exit handler that ends this process's recording, if there is one.
 ending_of_process: list[_Ending] = []
 
 
 def run_program(plan: Target, begin: Callable[[], int]) -> int:
-    """Call `begin`, then run the program as Python would. If `begin` returns an exit code, only return that code."""
+    """Call `begin`, then run the program as Python would.
+
+    If `begin` returns an exit code other than 0, return that code and do not run the program.
+    """
     prepare = {"script": _script, "module": _module, "code": _code, "stdin": _stdin}[plan["kind"]]
     try:
         call = prepare(plan["target"], plan["arguments"])
@@ -121,7 +124,7 @@ def _explain_missing_module() -> None:
     """Print a hint if the module may be missing because the program ran in Heaptide's own environment."""
     from heaptide.commands import other_python
 
-    sentence = other_python.lacks_project()
+    sentence = other_python.advice_if_project_is_missing()
     if sentence:
         print_message(sentence)
 
@@ -163,8 +166,8 @@ def _start_recording(plan: Plan) -> int:
             if any(name in os.environ for name in _RETENTION):
                 _native.unrecorded(contained(_limit_captures), ending.path)
         elif ending.forks is not None:
-            # Count before the fork. Python code after it would give the recording's thread time to start, and Python,
-            # which counts the threads then, would warn about it.
+            # Count before the fork. A Python function after the fork would give Heaptide's own thread time to start
+            # again. Python would then count that thread, and warn that the process has several threads.
             os.register_at_fork(before=untraced(ending.forks.count))
     except FileExistsError:
         print_message(f"{output} exists already: choose another name with -o, or overwrite it with --force")

@@ -117,7 +117,7 @@ class Worker:
 
     @contextlib.contextmanager
     def ending_by_signals(self) -> Iterator[None]:
-        """Let the first signal stop the worker after the current jobs, and the second one at once."""
+        """Let a signal stop the worker after the current jobs, and the same signal again stop it at once."""
         before: dict[int, Any] = {}
 
         def stop(number: int, _frame: object) -> None:

@@ -24,7 +24,7 @@ _TITLES.update({"str": _REPRESENTED, "bytes": _REPRESENTED, "types.CodeType": "F
 class IdentityTable:
     """A table with one row per object of a set of this process. Has the attributes of `_native.HeapPartition`."""
 
-    __slots__ = ("_rows", "_set", "_texts", "heading")
+    __slots__ = ("_rows", "_set", "_summary", "heading")
 
     def __init__(self, heap_set: HeapSet) -> None:
         self._set = heap_set
@@ -43,7 +43,7 @@ class IdentityTable:
         self._rows = sorted(rows, key=lambda row: (-row[0], _number(row[1]) if is_number else 0, row[1]))
         plural = "" if len(described) == 1 else "s"
         total = sum(size for size, _, _ in self._rows)
-        self._texts = f"Set of {len(described)} <{label}> object{plural}. Total size = {total} bytes."
+        self._summary = f"Set of {len(described)} <{label}> object{plural}. Total size = {total} bytes."
 
     @staticmethod
     def suits(heap_set: HeapSet) -> bool:
@@ -70,7 +70,7 @@ class IdentityTable:
         """Return heapy's table."""
         total = self._set.bytes or 1
         end = min(first + n_rows, len(self._rows)) if n_rows else len(self._rows)
-        lines = [] if first else [self._texts]
+        lines = [] if first else [self._summary]
         lines.append(f" Index     Size   %   Cumulative  %   {self.heading}")
         cumulative = sum(size for size, _, _ in self._rows[:first])
         for index, (size, text, _) in enumerate(self._rows[first:end], first):

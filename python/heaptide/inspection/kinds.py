@@ -379,7 +379,7 @@ def classifier_name(er: str | Relation) -> str | Relation:
     """Return the name in `_native` of a classifier, or the classifier if it has none there."""
     if isinstance(er, Relation):
         return er.by
-    # Not a kind, which is a string.
+    # `isinstance` would also accept a kind, because its class is a subclass of `str`.
     if type(er) is not str:
         raise TypeError(f"by takes a classifier or its name, not {er!r}")
     name = RELATIONS.get(er, er)

@@ -51,7 +51,7 @@ def immediate_dominators(heap_set: HeapSet) -> HeapSet:
     referrers = heap_set.referrers()
     others = heap_set.view().reachable() - referrers.dominated()
     found = referrers & others.referents()
-    # None is found if all referrers are roots, to which nothing refers.
+    # The set is empty if all referrers are roots, to which nothing refers.
     return found if len(found) else heap_set.dominators()
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-# The wrappers refer only to the job and the function, so that cloudpickle and similar libraries can copy them.
+# The wrappers refer only to objects that cloudpickle and similar libraries can copy, such as the job and the function.
 
 
 def decorate(job: Job, function: F) -> F:
@@ -72,7 +72,7 @@ def _n_required(function: Callable[..., Any]) -> int:
 
 
 def _with_flag(function: Any, flag: int) -> Any:
-    """Let `inspect` take a plain function for one that makes a coroutine or an asynchronous generator.
+    """Make `inspect` treat a plain function as a coroutine function or an asynchronous generator function.
 
     `inspect` reads the flag. The interpreter does not: since Python 3.11, an instruction of the code makes the
     coroutine or the generator, and this code has none.

@@ -145,7 +145,10 @@ class RecordFile:
                         yield stat.st_mtime, stat.st_size, entry.name
 
     def _is_in_use(self, name: str) -> bool:
-        """Return whether its process ID is in use on this host. Of this process's files, only the current one is."""
+        """Return whether a process may still write to the file: the process ID in its name is in use on this host.
+
+        Of this process's own files, only the current one is in use.
+        """
         of_host = f"{PREFIX}{self._host}-"
         pid = name[len(of_host) :].partition("-")[0] if name.startswith(of_host) else ""
         if not pid.isdecimal():

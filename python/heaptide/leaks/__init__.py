@@ -29,8 +29,8 @@ __all__ = ["Frame", "GrownType", "Job", "JobTracer", "Rest", "Site", "around", "
 def around(work: Callable[[], object], warmup: int = 10, runs: int = 1000) -> IdentitySet:
     """Call `work` `warmup` times, then `runs` times, and return the objects that the latter calls leaked.
 
-    Both inspections of the heap first empty Python's own caches. The result prints as heapy's table; continue with an
-    index, ``byvia``, ``referrers`` or ``shpaths`` (see :func:`heaptide.hpy`).
+    Before each of the two inspections that it compares, Python's own caches are emptied. The result prints as heapy's
+    table; continue with an index, ``byvia``, ``referrers`` or ``shpaths`` (see :func:`heaptide.hpy`).
     """
     from heaptide.inspection.heapy import Heapy
 

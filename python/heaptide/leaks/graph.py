@@ -23,10 +23,10 @@ MAX_DEPTH = 20
 
 
 def write(tracer: JobTracer, job: Job) -> str | None:
-    """Draw the shortest paths from modules and running functions to objects of the traced type. Returns the picture.
+    """Draw the shortest paths from modules and running functions to objects of the traced type.
 
-    The same graph is also written as dot text and as a page. If the job leaked no such object, this prints a line.
-    Never raises: a failure must not reach the job.
+    Returns the path of the picture. The same graph is also written as dot text and as a page. If the job leaked no
+    such object, this prints a line. Never raises: a failure must not reach the job.
     """
     try:
         return _write(tracer, job)
@@ -46,7 +46,7 @@ def _write(tracer: JobTracer, job: Job) -> str | None:
         chains.append(references.chain_back(example, _is_root, MAX_DEPTH, referrers))
     graph = Boxes(None, None, None, False, None, ()).chains(chains)
     os.makedirs(tracer.output_dir, exist_ok=True)
-    # Each worker numbers its jobs from 1, so the number alone is not unique if several workers share the folder.
+    # The key is preferred: each worker numbers its jobs from 1, so numbers repeat if several workers share the folder.
     name = re.sub(r"[^\w.-]+", "_", f"{tracer.trace_type}-{job.name}-{job.number if job.key is None else job.key}")
     path = os.path.join(tracer.output_dir, name)
     title = f"job {job.name}: {len(examples)} of {n_left} objects of type {tracer.trace_type} that it left"

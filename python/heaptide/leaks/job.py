@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from heaptide.leaks.tracer import JobTracer
 
-# A job record has at most this many sites and types; the job itself has all of them.
+# A job record has at most this many sites and types; the job itself has up to MAX_SITES and MAX_TYPES of the tracer.
 _RECORDED_ROWS = 10
 
 
@@ -88,13 +88,13 @@ class Job:
     peak_bytes        the most bytes that its own blocks took at once
     allocated_bytes   all bytes that it allocated
     grown_types       at most 30 rows: type, live objects of all jobs so far, live objects of this job, bytes
-    sites             the stacks that allocated the live memory, largest first
+    sites             at most 30 stacks that allocated the live memory, largest first
     started, seconds  when it began, in seconds since 1970, and how long it ran
     failed            whether it ended with an exception
     graph             the file with the reference graph, if one was requested
 
-    A job is measured when it ends. The exception of a failed job keeps objects alive while it is
-    being handled. So a failed job is measured when one of its attributes is first read, or before the next job starts.
+    A job is measured when it ends. The exception of a failed job keeps objects alive while it is being handled. So a
+    failed job is measured when one of its attributes is first read, or before the next job starts.
     A pickled job has its numbers and no tracer.
     """
 

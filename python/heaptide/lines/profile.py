@@ -192,7 +192,7 @@ class Profiled:
         self._n_calls = 0
 
     def wrapper(self) -> Any:
-        """Return a wrapper of the same type: a generator function, a coroutine function or a plain function."""
+        """Return a wrapper of the function's type: plain, coroutine, generator or asynchronous generator function."""
         if inspect.isasyncgenfunction(self.function):
             replacement: Any = self._asynchronous_generator
         elif inspect.iscoroutinefunction(self.function):

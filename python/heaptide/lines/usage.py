@@ -36,7 +36,8 @@ def memory_usage(
     proc              a process ID, -1 for this process, a :class:`subprocess.Popen`, a function, or a tuple of a
                       function, its arguments and its keyword arguments. A function is called exactly once.
     interval          seconds between two samples
-    timeout           seconds after which sampling stops; without it, a process ID is sampled once
+    timeout           seconds after which sampling of a process stops; without it, a process ID is sampled once. Has no
+                      effect on a function, which is sampled until it returns
     timestamps        return pairs of MiB and time
     include_children  add the memory of all descendants
     multiprocess      return a list for each sample: the process, then its descendants

@@ -1,8 +1,9 @@
 """Platforms that run Python programs: one module each, with everything Heaptide knows about that platform.
 
 To add a platform, add one module or package here whose ``PLATFORM`` is a :class:`Platform`; Heaptide lists this folder.
-To keep the start of a program cheap, it imports a module only if the name of an environment variable begins with the
-module's name in capitals. All are imported if one begins with ``MEMRAY``, the profiler that some platforms configure.
+To keep the start of a program cheap, :func:`in_use` imports a module only if the name of an environment variable begins
+with the module's name in capitals. It imports all of them if such a name begins with ``MEMRAY``, the profiler that some
+platforms configure.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Platform:
 
     variables        setting → the platform's environment variable for it
     documented       further environment variables of the platform → their meaning
-    config_file      returns the path of the platform's configuration file, or nothing
+    config_file      returns the path of the platform's configuration file, or an empty text
     config_section   the section of that file with the settings below
     config_names     setting → its name in that section
     components       component → pattern of its command lines; empty if the platform itself starts the component

@@ -1,7 +1,7 @@
 """Flyte: the decorator of its plugin for memray, decks of flytekit, and report tabs of Flyte 2.
 
 In a task, the report of a profiled call becomes a deck or a tab, also if the task fails. The decorator may be above or
-below the task decorator. This module never imports Flyte; it only uses Flyte's modules if the program imported them.
+below the task decorator. This module uses Flyte only if the program has imported it.
 """
 
 from __future__ import annotations

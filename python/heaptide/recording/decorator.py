@@ -9,7 +9,7 @@
     async def serve(): ...
 
 Result, exceptions, name and signature of the function are unchanged. One line on standard error names the files of the
-process's first report. If recording or rendering fails, the function still runs, and one line on standard error says
+process's first report. If recording or rendering fails, the function still runs, and one line on standard error names
 what failed.
 """
 

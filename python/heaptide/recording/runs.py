@@ -39,12 +39,15 @@ def chosen() -> str:
 
 
 def is_named_by_user() -> bool:
-    """Return whether the user chose the name in the environment. A process of the run may set a default name there."""
+    """Return whether the name in the environment was chosen, by the user or by a launcher.
+
+    A process of the run may also set a default name there, which contains `MARK`.
+    """
     return bool(chosen()) and MARK not in chosen()
 
 
 def default_name() -> str:
-    """Return the default name of the run: program, host, and the ID and start time of its first process."""
+    """Return the default name of the run: the launcher's job, or program, host, and first process (ID, start time)."""
     global _default
     if not _default:
         job = _job_of_launcher()

@@ -43,15 +43,15 @@ def prepare() -> None:
 
 def _set_native_id(self: threading.Thread) -> None:
     _original(self)
-    _report_start(self)
+    _report_name(self)
 
 
 def _rename(self: threading.Thread, name: str) -> None:
     _name.__set__(self, name)
-    _report_start(self)
+    _report_name(self)
 
 
-def _report_start(thread: threading.Thread) -> None:
+def _report_name(thread: threading.Thread) -> None:
     """Report the name of a thread. Never raises.
 
     Recording continues here, because the interpreter may free an object of the program meanwhile, such as one in its

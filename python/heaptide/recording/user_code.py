@@ -3,8 +3,8 @@
 With them, a report on any machine can distinguish frames of user code. User code is the main script's folder, the main
 module's package, editable installs, and the packages that `HEAPTIDE_MY_CODE` names. For an installed command it is the
 folder in which the command was started, and the folders of the Python files that its arguments name. `describe`
-raises no exception. Of the standard library, this module imports only `os` and `sys`, so that the program does not find
-other modules imported than under plain Python.
+raises no exception. Of the standard library, this module imports only `os` and `sys`, so that the program finds the
+same modules in `sys.modules` as under plain Python.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ CASES: dict[str, dict[str, Any]] = {
         ),
         "after": "import heaptide; assert heaptide.active(); open(home + '/continued', 'w').close()",
     },
-    "by_our_variable": {
+    "by_heaptides_variable": {
         "component": "scheduler",
         "env": {MEMRAY: "", "HEAPTIDE__PROFILING__TRACE_COMPONENTS": "scheduler"},
     },
@@ -160,7 +160,7 @@ def answers(installed: Callable[[str], Environment], tmp_path_factory: pytest.Te
 def test_exactly_the_selected_components_are_recorded(answers: Answers) -> None:
     assert answers.captures("selected") == ["scheduler_memory.bin"]
     assert answers.captures("by_heaptides_key") == ["triggerer_memory.bin"]
-    assert answers.captures("by_our_variable") == ["scheduler_memory.bin"]
+    assert answers.captures("by_heaptides_variable") == ["scheduler_memory.bin"]
     assert answers.captures("not_selected") == []
     assert answers.results["not_selected"] == {"value": 5, "loaded": False, "memray": False}
     path = answers.folder / "selected" / "scheduler_memory.bin"

@@ -41,7 +41,7 @@ def test_step_five_analyze_the_profile(home: Home) -> None:
 
 
 @pytest.mark.behaviour("document", "second_start")
-def test_variable_wins_over_the_file_and_a_second_start_keeps_the_first_capture(home: Home) -> None:
+def test_second_start_with_a_variable_keeps_the_first_capture(home: Home) -> None:
     first = (home.folder / "scheduler_memory.bin").read_bytes()
     home.run("scheduler", "--num-runs", "1", **{VARIABLE: "scheduler,dag_processor,api"})
     (earlier,) = home.folder.glob("scheduler_memory.20*.bin")
@@ -58,7 +58,7 @@ def test_empty_list_disables_profiling(home: Home) -> None:
 
 
 @pytest.mark.behaviour("guide")
-def test_example_of_the_guide_selects_what_it_says(home: Home) -> None:
+def test_example_of_the_guide_selects_the_named_tasks_and_components(home: Home) -> None:
     guide = (REPOSITORY / "docs" / "guide" / "platforms" / "airflow.md").read_text()
     (home.folder / "airflow.cfg").write_text(guide.partition("```ini\n")[2].partition("```")[0])
     program = """

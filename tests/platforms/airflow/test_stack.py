@@ -33,7 +33,7 @@ OUTCOMES = {
 
 
 def allocated_by_the_task(record: dict[str, Any], n_bytes: int) -> bool:
-    """Return whether a site of the DAG file held this many bytes at the peak; smaller ones are estimates."""
+    """Return whether a site of the DAG file held about this many bytes at the peak: sampled sizes are estimates."""
     found = [row["peak_bytes"] for row in record["sites"] if row["file"].endswith("memory_cases.py")]
     return any(abs(n - n_bytes) <= n_bytes / 50 for n in found)
 
@@ -66,7 +66,7 @@ def test_mapped_instances_have_separate_records(stack: Stack) -> None:
 
 
 @pytest.mark.behaviour("tasks")
-def test_retained_memory_is_what_the_task_did_not_free(stack: Stack) -> None:
+def test_retained_memory_is_the_memory_that_the_task_did_not_free(stack: Stack) -> None:
     (record,) = stack.records(*RUN, "case_grows")
     retained = {row["line"]: row["bytes"] for row in record["sites"] if row["function"] == "case_grows"}
     assert sorted(retained.values()) == [0, 20_000_033]
@@ -321,7 +321,7 @@ def test_components_and_their_workers_stop_and_start_on_request(stack: Stack) ->
 
 
 @pytest.mark.behaviour("documented_names", "reports")
-def test_components_end_in_order_and_leave_readable_captures(stack: Stack) -> None:
+def test_components_exit_with_code_0_and_leave_readable_captures(stack: Stack) -> None:
     assert stack.stop() == dict.fromkeys([*Stack.COMMANDS, "worker", "far_worker"], 0)
     for component in Stack.COMMANDS:
         capture = stack.home.folder / f"{component}_memory.bin"

@@ -102,7 +102,7 @@ def request_of_s3(address: str, method: str = "GET") -> tuple[int, bytes]:
 
 
 @pytest.mark.behaviour("upload")
-def test_capture_is_uploaded_to_s3_with_what_remote_logging_needs(
+def test_capture_is_uploaded_to_s3_with_the_packages_of_remote_logging(
     s3: tuple[str, Path], installed: Callable[[str], Environment], tmp_path: Path
 ) -> None:
     address, packages = s3

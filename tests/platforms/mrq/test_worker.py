@@ -36,7 +36,7 @@ def test_setting_in_the_configuration_file_is_enough(work: Work, folder: Path) -
 
 
 @pytest.mark.behaviour("exact", "greenlets")
-def test_differences_are_exact_in_300_runs(work: Work) -> None:
+def test_differences_are_within_1000_bytes_in_297_of_300_runs(work: Work) -> None:
     jobs = ["tasks.Leak", "tasks.Quiet 100"] * 150
     worked = work(jobs, *CLASS, "--greenlets", "5", "--log_level", "ERROR")
     leaking, quiet = worked.differences("tasks.Leak"), worked.differences("tasks.Quiet")
@@ -102,7 +102,7 @@ def test_absent_type_gives_a_message(work: Work, folder: Path) -> None:
 
 
 @pytest.mark.behaviour("max_memory")
-def test_worker_stops_above_max_memory_and_writes_what_grew(work: Work, folder: Path) -> None:
+def test_worker_stops_above_max_memory_and_writes_a_report_of_the_growth(work: Work, folder: Path) -> None:
     worked = work(["tasks.Grow"] * 30, *CLASS, "--max_memory", "250", "--trace_memory_output_dir", "grown")
     assert "Max memory reached, shutdown..." in worked.output
     assert 3 <= len(worked.documents) < 30

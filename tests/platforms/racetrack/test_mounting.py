@@ -104,7 +104,7 @@ def test_mounted_routes_do_not_need_fastapi(racetrack: Environment, tmp_path: Pa
 
 
 @pytest.mark.behaviour("token")
-def test_token_of_the_job_is_required_everywhere(serve: Callable[..., RacetrackJob]) -> None:
+def test_token_is_required_by_the_routes_of_the_profiler_only(serve: Callable[..., RacetrackJob]) -> None:
     job = serve(MEMRAY_PROFILER="true", HEAPTIDE_TOKEN="a-token-of-the-tests")
     for method, path in [("POST", f"{MEMRAY}/stop"), ("GET", f"{MEMRAY}/stats"), ("GET", f"{PROFILER}/status")]:
         assert job.ask(method, path).status == 401, path

@@ -1,6 +1,6 @@
 /* Types with legal but unusual objects. Some objects are half-built, untracked or have empty fields. Some types report a
-   reference twice, a borrowed reference or the object itself in tp_traverse. One collected type has no tp_clear, and one
-   type is not collected and hides its references. */
+   reference twice, a borrowed reference or the object itself in tp_traverse. No type has a tp_clear. The collector does
+   not know two types: one hides its references, and the name of the other has no module. */
 #include <Python.h>
 
 typedef struct {

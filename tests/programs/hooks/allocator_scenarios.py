@@ -241,7 +241,7 @@ def mremap_of_a_part():
     return {"old": old, "new": call("mremap", old + 12 * PAGE, 7 * PAGE, 50 * PAGE, MAYMOVE)}
 
 
-def mremap_that_leaves_the_old():
+def mremap_that_keeps_the_old_mapping():
     old = map_pages(21)
     return {"old": old, "new": call("mremap", old, 21 * PAGE, 21 * PAGE, MAYMOVE | DONTUNMAP, 0)}
 

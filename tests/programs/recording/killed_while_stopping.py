@@ -1,8 +1,8 @@
 """Starts many processes that record a known number of blocks and stop, and kills each with SIGKILL around the stop.
 
 Every child writes into memory shared with this process when it has allocated its blocks and when it has stopped. The
-first never stops. Most others are killed while they complete the file, some before and some after: the delay adapts to
-how long that takes on this machine. Prints how many had not finished.
+first child never stops. Most others are killed while they complete the file, some before and some after: the delay
+adapts to how long that takes on this machine. Prints how many had not finished.
 
 usage: killed_while_stopping.py FOLDER N_CHILDREN N_BLOCKS SEED
 """

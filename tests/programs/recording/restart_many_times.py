@@ -1,4 +1,7 @@
-"""Starts and stops recordings many times, in several modes, and twice prints the resources that the process holds."""
+"""Starts and stops recordings many times, in several modes.
+
+Prints the resources that the process holds after a quarter of the recordings, and after all of them.
+"""
 
 import json
 import os

@@ -10,6 +10,8 @@
 
 #define MAX_THREADS 128
 
+/* What one thread does. Some functions store other numbers in these fields: rounds or a size in `n_blocks`, a seed in
+   `size`, and a number of yields in `tid`. */
 struct task {
     size_t size;
     int n_blocks;

@@ -1,5 +1,6 @@
-/* Calls one function from two callers at different distances on the stack. The functions it calls always use the same
-   stack memory, which still holds the return addresses of the previous call. */
+/* Calls one function from two callers at different distances on the stack. A stack allocation of varying size changes
+   the distance. At some size both calls use the same stack memory, which still holds the return addresses of the
+   previous call. */
 #include <stdlib.h>
 
 #define KEPT __attribute__((noinline, noclone))

@@ -1,6 +1,6 @@
 """Runs generators, coroutines, exceptions, new code and the garbage collector in several threads at once.
 
-Prints a number that depends only on the computation, so that it is the same with and without a profiler. Takes the
+Prints two numbers that depend only on the computation, so that they are the same with and without a profiler. Takes the
 number of rounds of each thread.
 """
 

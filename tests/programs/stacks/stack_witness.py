@@ -2,7 +2,7 @@
 
 For each of its allocations `bytes(n)` the program reads the frames from the interpreter on the same line. It prints
 them as JSON: n, then name, file and line of each frame, outermost first. Takes a seed, a number of allocations, and
-`greenlet` to call code in greenlets as well.
+the word `greenlet` if it may also call code in greenlets.
 """
 
 import contextlib

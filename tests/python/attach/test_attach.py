@@ -39,7 +39,7 @@ def test_busy_program_with_eight_threads_can_be_attached_repeatedly(tmp_path: Pa
         for number in range(2):
             capture = tmp_path / f"{number}.tide"
             attach(process, "-o", capture)
-            # Each line means fifty rounds of one thread.
+            # A thread prints a line in every fiftieth round.
             lines += [output(process).readline() for _ in range(20)]
             detach(process)
             # Each round allocates a block of about 3,000 bytes.
@@ -74,7 +74,9 @@ def test_attach_to_a_blocked_program_does_not_interrupt_its_system_call(
     assert remaining_folders(process) == []
 
 
-def test_capture_is_completed_if_the_program_ends_first(tmp_path: Path, stats: Callable[..., dict[str, Any]]) -> None:
+def test_capture_is_completed_if_the_program_ends_while_attached(
+    tmp_path: Path, stats: Callable[..., dict[str, Any]]
+) -> None:
     capture = tmp_path / "x.tide"
     with blocked() as process:
         attach(process, "-o", capture, "--aggregate", "--sample=1k")
@@ -261,14 +263,14 @@ def test_child_forked_from_a_recorded_process_can_be_attached(tmp_path: Path, op
             if any(setting in done.stderr for setting in SETTINGS):
                 pytest.skip(done.stderr.strip())
             assert done.returncode == 0, done.stderr
-        ask_line = process.stdin
-        assert ask_line is not None
-        ask_line.write("\n")
-        ask_line.flush()
+        stdin = process.stdin
+        assert stdin is not None
+        stdin.write("\n")
+        stdin.flush()
         assert output(process).readline() == "held\n"
         if not options:
             heaptide("detach", str(pid))
             assert " size=3000033 " in heaptide("parse", capture).stdout
-        ask_line.close()
+        stdin.close()
         assert process.wait() == 0
     assert " size=3000033 " not in heaptide("parse", tmp_path / "job.tide").stdout

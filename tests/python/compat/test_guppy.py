@@ -44,7 +44,7 @@ for number in range(12):
     outer = holder
 """
 
-# Expressions whose results are the same text in both.
+# Expressions whose results guppy and Heaptide print as the same text.
 SAME_RESULTS = {
     "paths of one object": "sorted(tail(path) for path in hp.iso(orders[3]).sp)",
     "numpaths": "hp.iso(*orders).sp.numpaths, hp.iso(orders[3]).sp.maxpaths",
@@ -156,7 +156,7 @@ def tail(path):
     return re.sub(r".*__dict__", "", str(path))
 
 def without_addresses(text):
-    # Which objects are the examples of a row depends on addresses.
+    # Addresses decide which objects a row shows as examples.
     return re.sub(r"(: )0x[0-9a-f]+.*", r"\\1", str(text))
 
 def texts(*kinds):
@@ -178,7 +178,7 @@ def fails(function):
         return type(error).__name__
 
 def unused_sets():
-    # The second set is first used after the first, and has some of its objects.
+    # Both sets contain orders[3]. The second is first used after the first.
     one, other = hp.iso(orders[3]), hp.iso(*orders, orders[4].items)
     return one.referrers.count, one.referrers, other.referrers, one.byvia, without_addresses(one.rp), hp.iso(*orders).byrcs
 

@@ -264,7 +264,7 @@ def test_generators_and_coroutines_are_measured_while_they_run(tmp_path: Path) -
     assert done.stdout == "[1, 2] 3 work\n[[1, None, 1, 1], [1, None, 1, 1]]\n", done.stdout + done.stderr
 
 
-def test_children_count_in_brackets_of_functions(tmp_path: Path) -> None:
+def test_include_children_adds_their_memory_to_the_time_stamps_of_a_function(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import subprocess, sys\n@profile\ndef f():\n"
         "    global child\n"

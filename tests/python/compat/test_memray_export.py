@@ -35,7 +35,7 @@ def run_memray(*words: str | Path, env: dict[str, str] | None = None) -> str:
 
 
 def without_empty_sums(numbers: dict[Stack, Amount]) -> dict[Stack, Amount]:
-    """Return the numbers without allocations of zero bytes, which only one of the two lists."""
+    """Return the numbers without allocations of zero bytes, which only one of the profilers lists."""
     return {stack: amount for stack, amount in numbers.items() if amount[0]}
 
 

@@ -41,8 +41,8 @@ def public(module: types.ModuleType) -> list[str]:
 
 
 def test_star_import_gives_the_same_names() -> None:
-    ours = importlib.import_module("heaptide.compat.memray")
-    assert sorted(ours.__all__) == sorted(memray.__all__)
+    of_heaptide = importlib.import_module("heaptide.compat.memray")
+    assert sorted(of_heaptide.__all__) == sorted(memray.__all__)
 
 
 @pytest.mark.parametrize("module", MODULES)

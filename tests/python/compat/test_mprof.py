@@ -106,8 +106,8 @@ def test_empty_folder_gives_the_same_exit_code_as_mprof(tmp_path: Path, words: s
 
 @pytest.mark.parametrize("words", ["rm --unknown 0", "peak --unknown"])
 def test_unknown_options_give_the_same_message_as_mprof(tmp_path: Path, words: str) -> None:
-    real, ours = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
-    assert (ours.stderr, ours.returncode) == (real.stderr, real.returncode)
+    real, replacement = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
+    assert (replacement.stderr, replacement.returncode) == (real.stderr, real.returncode)
 
 
 @pytest.mark.parametrize("options", [[], ["-M", "-C"], ["--python"], ["--nopython"]])

@@ -231,7 +231,7 @@ from heaptide.compat import objgraph as heaptide_objgraph
 kept = []
 
 def ratio(name, grow=None, **options):
-    '''Return the CPU time of objgraph over that of Heaptide, both measured in turn; `grow` runs before each call.'''
+    '''Return the CPU time of objgraph over that of Heaptide, measured alternately; `grow` runs before each call.'''
     times = ([], [])
     # A call on a small heap is short. With few repetitions, other processes could disturb every one.
     for _ in range(7 if kept else 60):

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.once
 for _module in ("memory_profiler", "guppy", "objgraph"):
     pytest.importorskip(_module, reason=f"{_module} has no wheel for this interpreter")
 
-# Prints the names of a peer by group. That of objgraph also runs with Heaptide's module of that name.
+# Programs that collect the names of a peer by group. The one for objgraph also runs with Heaptide's module `objgraph`.
 NAMES = {
     "memory-profiler": """
 import inspect, memory_profiler, mprof
@@ -69,7 +69,7 @@ def names_of(peer: str) -> dict[str, list[str]]:
     }
 
 
-# How the rows of a group begin, or the table that has them; groups of other names have rows with the last part.
+# Group → first cell in the head of its table. A group without a table is in the rows that name its last part.
 TABLES = {
     "memory_profiler": "name",
     "mprof": "function of the module `mprof`",
@@ -106,7 +106,7 @@ def rows_for(peer: str, group: str) -> list[str]:
     last = group.rpartition(".")[2]
     rows = [row for rows in found.values() for row in rows if re.search(rf"`{last}\b", row)]
     if group.startswith("parameters of "):
-        # Only its own parentheses, unless they refer to the function before it.
+        # Read only the parentheses of this function, unless an ellipsis in them refers to another function.
         own = [f"| {each} |" for row in rows for each in re.findall(rf"`{last}\([^`]*`", row)]
         return own if own and "\u2026" not in own[0] else rows
     return rows

@@ -14,10 +14,10 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.once
 
-# Twice the connections that the server reads at once.
+# More than twice the connections that the server reads at once.
 MANY = 130
 IDLE = 10_000
-# The program's own descriptors, and at most this many of the server.
+# At most this many descriptors are open, including those of the program itself.
 MOST_DESCRIPTORS = 260
 MOST_THREADS = 64
 
@@ -80,7 +80,7 @@ def test_clients_that_do_not_read_do_not_delay_others(program: ControlledProgram
     for _ in range(MANY):
         hostile.connect(f"GET {BASE}/report HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), receive_bytes=4096)
     assert_answers(program)
-    # A large download that is read is complete.
+    # The server still knows the size of the whole file.
     assert ask(program.address, "HEAD", f"{BASE}/report").headers["Content-Length"] == str(1 << 30)
     assert hostile.open_count() > 0
 

@@ -1,6 +1,6 @@
 """Tests that other users cannot use the folder of sessions to read or change files of the program's user.
 
-Most of these tests need root, because they change the owner of files with chown.
+Some of these tests need root, because they change the owner of files with chown.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def test_private_folder_of_another_user_is_refused(tmp_path: Path) -> None:
         _control(tmp_path)
 
 
-def test_home_that_others_can_write_keeps_captures_but_no_sessions(tmp_path: Path) -> None:
+def test_sessions_are_not_kept_in_a_home_that_others_can_write(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     home.chmod(0o775)

@@ -78,7 +78,7 @@ def test_size_limit_for_sessions_comes_from_the_environment_and_spares_the_runni
     program = start_program(tmp_path, env={"HEAPTIDE_KEEP_BYTES": limit})
     sessions = []
     for _ in range(4):
-        # Sets a known size, so that two old sessions fit into 25 MB.
+        # Each capture gets 10 MB below, so that two old sessions fit into 25 MB.
         sessions.append(program.post("start")["session"])
         program.post("stop")
         for session in session_folders(tmp_path):

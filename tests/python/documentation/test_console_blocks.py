@@ -2,8 +2,8 @@
 
 All blocks of a page run in order, in one shell, in an empty folder. `support/console_setups.py` adds the programs and
 files that a page requires. Commands that start with `make` are left out, because they build and test the project
-itself. With `HEAPTIDE_TEST_WRITE_DOCS=1` a page is rewritten with the real output instead of failing, except outputs
-that the page shows in part.
+itself. With `HEAPTIDE_TEST_WRITE_DOCS=1` a test does not fail but writes the real output into the page, unless the page
+shows an output in part.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_census_counts_the_objects_of_a_snapshot(tmp_path: Path) -> None:
     # The test's own results are of these types: a dict of tuples with a string and two numbers.
     result_types = {"str", "int", "tuple", "dict", "list"}
     assert counted.keys() ^ held.keys() == set()
-    # The probe instance shrinks as its class learns the number of attributes, and the frames belong to two functions.
+    # The probe instance shrinks as its class learns the number of attributes. Each inspection has its own frames.
     compared = counted.keys() - result_types - {"heaptide.inspection.snapshots._Instance", "types.FrameType"}
     assert {name: (counted[name], held[name]) for name in compared if counted[name] != held[name]} == {}
     for name in result_types:

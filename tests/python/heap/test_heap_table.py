@@ -1,4 +1,4 @@
-"""Tests that the table of ``hp.heap()`` is the same with and without a collection and the assembled objects."""
+"""Tests that the table of ``hp.heap()`` leaves out garbage, and equals the table of the assembled objects."""
 
 from __future__ import annotations
 

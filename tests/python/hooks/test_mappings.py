@@ -124,10 +124,10 @@ def test_partial_mremap_leaves_the_rest_live(recording: Recording) -> None:
 
 
 def test_mremap_with_dontunmap_leaves_the_old_mapping_live(recording: Recording) -> None:
-    printed = recording.printed["mremap_that_leaves_the_old"]
+    printed = recording.printed["mremap_that_keeps_the_old_mapping"]
     assert printed["old"] != printed["new"] != 2**64 - 1
     assert recording.allocator(printed["new"], 21 * PAGE) == "mremap"
-    assert recording.leaks["mremap_that_leaves_the_old"] == 2 * 21 * PAGE
+    assert recording.leaks["mremap_that_keeps_the_old_mapping"] == 2 * 21 * PAGE
 
 
 def test_failed_mremap_leaves_the_old_mapping_live(recording: Recording) -> None:

@@ -305,7 +305,7 @@ def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, pa
 
 
 @pytest.mark.once
-def test_secrets_in_keys_and_labels_are_not_recorded(heaptide_run: Any, parse: Any) -> None:
+def test_secrets_in_labels_are_not_recorded(heaptide_run: Any, parse: Any) -> None:
     capture = heaptide_run(
         """
         import heaptide

@@ -220,7 +220,7 @@ def test_decorated_async_generator_answers_like_an_undecorated_one(tmp_path: Pat
 
 
 @pytest.mark.skipif(
-    sys.version_info < (3, 11), reason="asyncio closes the decorated generator and its body at once there"
+    sys.version_info < (3, 11), reason="in 3.10 asyncio closes the decorated generator and its body at the same time"
 )
 def test_async_generator_that_never_ends_is_closed_with_its_loop(tmp_path: Path) -> None:
     shown = run(

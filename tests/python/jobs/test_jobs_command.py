@@ -198,7 +198,7 @@ def test_two_hosts_with_the_same_process_ids_are_one_table(tmp_path: Path) -> No
     assert found["killed"]["killed"] == 2, "their PID namespaces have ended, and so have their processes"
 
 
-def test_recycled_workers_are_rows_of_one_job(tmp_path: Path) -> None:
+def test_runs_of_recycled_workers_share_one_row(tmp_path: Path) -> None:
     run_jobs(
         tmp_path,
         """

@@ -75,7 +75,7 @@ def test_killed_job_is_running_in_the_capture(heaptide_run: Run, stats: Stats) -
     assert jobs["killed"]["peak_bytes"] >= 200_000
 
 
-def test_forked_children_have_their_own_jobs_and_continue_that_of_the_fork(
+def test_forked_children_have_their_own_jobs_and_continue_the_job_that_forked(
     heaptide_run: Run, stats: Stats, tmp_path: Path
 ) -> None:
     done = heaptide_run(

@@ -27,8 +27,8 @@ for number in range({N_JOBS}):
         work(number)
 """
 
-# A small process starts the command. Until a child executes its program, the kernel counts its parent's memory as its
-# own, and the test process is larger than a report.
+# A small process starts the command. Until a child executes its program, the kernel counts the parent's memory as the
+# child's, and the test process is larger than a report.
 MEASURE = """
 import resource, subprocess, sys
 done = subprocess.run([sys.executable, "-m", "heaptide", *sys.argv[1:]], stdout=subprocess.DEVNULL)

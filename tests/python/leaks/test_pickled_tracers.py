@@ -38,7 +38,7 @@ def test_job_pickles_as_its_numbers(tmp_path: Path) -> None:
     assert running == "<job work: running>"
 
 
-def test_pickled_tracer_is_the_same_in_its_process_and_one_per_other_process(tmp_path: Path) -> None:
+def test_unpickled_tracer_is_one_object_in_each_process(tmp_path: Path) -> None:
     is_same, options, children = run(
         tmp_path,
         """

@@ -77,7 +77,7 @@ print(json.dumps([before, time.time(), job.as_dict()]))
     assert job["sites"][0]["frames"][0]["function"] == "keep_three"
 
 
-def test_settle_measures_a_job_again_after_its_engine_released_its_frames(tmp_path: Path) -> None:
+def test_settle_measures_a_job_again_after_more_of_its_memory_was_freed(tmp_path: Path) -> None:
     first, again, peaks, allocated = run(
         tmp_path,
         """

@@ -130,7 +130,7 @@ def test_max_memory_stops_the_worker_after_the_current_job_with_a_report(tmp_pat
     text = report.read_text()
     assert f"what grew is in {report}" in done.stderr
     assert "more than max_memory = 200 MiB" in text
-    # The message has the same size as the report.
+    # The message states the same size as the report.
     (size,) = re.findall(r"The process has (\S+) MiB", text)
     assert f"heaptide: the process has {size} MiB, more than max_memory" in done.stderr
     assert "bytes" in text and "grows.py:3 perform" in text

@@ -411,7 +411,7 @@ def test_audit_hook_can_call_a_profiled_function(python: Run) -> None:
     assert 1 in {row.visits for row in rows if row.text.endswith("return 1")}
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on lines come without a trace function")
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="from 3.12 on, lines are counted without a trace function")
 def test_trace_function_stays_if_an_audit_hook_refuses_another(python: Run) -> None:
     done = python("""
         import sys

@@ -47,7 +47,7 @@ def has_block(capture: Path) -> bool:
 
 
 @pytest.mark.once
-def test_exactly_the_selected_components_are_recorded(tmp_path: Path) -> None:
+def test_only_the_selected_components_load_the_profiler(tmp_path: Path) -> None:
     for env in ({ENV: " scheduler , api"}, {HEAPTIDE_ENV: "scheduler,api"}):
         assert component(tmp_path, "scheduler", AIRFLOW_HOME=str(tmp_path), **env)[0]
         assert component(tmp_path, "dag_processor", AIRFLOW_HOME=str(tmp_path), **env) == (False, "")

@@ -337,7 +337,7 @@ def test_status_other_reports_snapshot_and_diff_are_served(leaking: ControlledPr
     assert leaking.ask("GET", "diff").status == 400
 
 
-def test_reports_are_rendered_in_another_process_with_low_priority_and_limited_memory(
+def test_process_that_renders_reports_has_low_priority_and_limited_memory_and_ends(
     leaking: ControlledProgram,
 ) -> None:
     # The script replaces the command by a function that prints its priority and memory limit.

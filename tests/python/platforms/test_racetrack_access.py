@@ -1,4 +1,4 @@
-"""Tests who can use the routes of a served job: Racetrack's routes need no token, all others do."""
+"""Tests who can use the routes of a served job: Racetrack's routes need no token, the profiler's others do."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_report_is_complete_before_the_kernel_kills_the_process(tmp_path: Path, 
 
 
 def test_types_are_left_out_with_a_reason_if_a_census_does_not_fit(tmp_path: Path, limited_group: Path) -> None:
-    # Half a million small objects need 20 MB for a census, more than half of the rest.
+    # A census of half a million small objects needs 20 MB, more than half of the memory that is left.
     program = """
 def fill():
     while True:

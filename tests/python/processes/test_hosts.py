@@ -165,7 +165,7 @@ def test_files_of_two_hosts_make_one_report_and_one_table(hosts: list[Host], tmp
 
 
 def write_timeline(folder: Path, host: str) -> Path:
-    """Return a timeline that `heaptide record` wrote under the name of a host."""
+    """Record a timeline, replace the host name in it, and return its path."""
     path = folder / f"{host}.timeline"
     env = {**os.environ, "HEAPTIDE_RUN": "nightly-42", "HEAPTIDE_LABELS": f"zone={host}"}
     subprocess.run(

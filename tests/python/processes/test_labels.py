@@ -79,7 +79,7 @@ def test_invalid_labels_are_reported_in_one_line_and_ignored(tmp_path: Path) -> 
     assert done.returncode == 0 and done.stderr.count("\n") == 1 and "HEAPTIDE_LABELS" in done.stderr
 
 
-def test_labels_that_must_be_hidden_are_not_stored(tmp_path: Path) -> None:
+def test_redacted_labels_are_not_stored(tmp_path: Path) -> None:
     code = "import heaptide\nwith heaptide.Tracker('job.tide'): block = bytes(1_000_000)"
     python("-c", code, cwd=tmp_path, HEAPTIDE_LABELS="password=hunter2,queue=mail", HEAPTIDE_REDACT="*password*")
     assert b"hunter2" not in (tmp_path / "job.tide").read_bytes()
@@ -187,7 +187,7 @@ def test_ranks_of_one_job_are_one_run(tmp_path: Path) -> None:
     assert "2 different runs" in heaptide("stats", tmp_path).stdout
 
 
-def test_spawned_children_inherit_the_run_and_the_older_name_is_an_alias(tmp_path: Path) -> None:
+def test_spawned_children_inherit_the_run_that_heaptide_group_also_names(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import subprocess, sys\n"
         "if len(sys.argv) == 1:\n"

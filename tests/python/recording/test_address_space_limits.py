@@ -10,7 +10,7 @@ import pytest
 from support.commands import heaptide
 
 # Allocates all memory in ever smaller blocks, frees it, and continues; its output does not depend on the amount.
-# Python 3.15 itself crashes when memory for small blocks is missing, recorded or not, so there it skips those.
+# Python 3.15 itself crashes without memory for small blocks, recorded or not. There the program skips small blocks.
 PROGRAM = """
 import resource, sys, threading
 def limit(spare):
@@ -96,7 +96,7 @@ def test_start_under_a_memory_limit_works_or_raises_and_the_program_continues(tm
     program = f"""{PROGRAM}
 import heaptide
 heaptide.Tracker  # imports its module while there is memory
-# Free memory that the heap already has is not limited.
+# The limit does not cover free memory that the heap already has.
 limit({spare})
 tracker = heaptide.Tracker("block.tide", overwrite=True)
 try:

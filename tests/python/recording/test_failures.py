@@ -78,7 +78,7 @@ def test_full_disk_stops_the_recording_but_not_the_program(tmp_path: Path, check
     """
     done = run_with_mounts(script)
     assert_unharmed(done, checksum, reason="No space left on device")
-    if size != "64k":  # too small for the first events
+    if size != "64k":  # 64k is too small for the first events
         report = heaptide("stats", tmp_path / "kept.tide")
         assert "recording stopped after" in report.stdout.splitlines()[1]
 

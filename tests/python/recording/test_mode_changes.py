@@ -102,7 +102,7 @@ def test_sampled_intervals_add_to_the_error_of_mixed_sums(tmp_path: Path) -> Non
         sampling = stats["heaptide"]["sampling"]
         assert 0 < sampling["total_error_bytes_95"] < exact[0] / 4
         misses += abs(sums(stats)[0] - exact[0]) > sampling["total_error_bytes_95"]
-    # Each sum is outside its error bar with a probability of 5%; four or more of twelve are with one of 1 in 500.
+    # A sum is outside its error bar with a probability of 5%, and more than four of twelve with one of 1 in 5,000.
     assert misses <= 4
 
 

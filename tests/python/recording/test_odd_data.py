@@ -168,7 +168,7 @@ def test_failures_are_reported_even_if_the_program_replaced_standard_error(tmp_p
                 fail(error())
             except error:
                 continue
-            raise AssertionError("it belongs to the program")
+            raise AssertionError(f"{error.__name__} did not reach the program")
         print("done")
     """
     assert recorded_alone(tmp_path, program) == ("done\n", "heaptide: first; the program continues\n")

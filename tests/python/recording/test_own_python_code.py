@@ -1,7 +1,7 @@
-"""Tests Heaptide's Python code in a recorded process: captures omit its allocations, but no frees of the program.
+"""Tests Heaptide's Python code in a recorded process: captures omit its allocations and keep the program's frees.
 
 A garbage collection or a cache of the interpreter may free objects of the program at any allocation, also at one of
-Heaptide's. The programs here ensure this: while Heaptide's code runs, they collect a cycle that refers to a block.
+Heaptide's. The programs here provoke this: while Heaptide's code runs, they collect a cycle that refers to a block.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CASES = {
         make_garbage()
         with heaptide.job("import"): pass
     """,
-    "hidden labels of a job": """
+    "redaction of the labels of a job": """
         from heaptide.jobs import marks
         original = marks.redacted
         marks.redacted = lambda *words: (collect(), original(*words))[1]
@@ -200,9 +200,7 @@ def test_job_records_add_fewer_than_four_frees_of_unknown_blocks_per_job(
     ["heaptide.Tracker(name, objects=True)", "memray.Tracker(name, trace_python_allocators=True)"],
     ids=["heaptide", "memray"],
 )
-def test_capture_of_nothing_has_no_more_than_the_frames_of_its_calls_and_fewer_than_ten_frees(
-    tmp_path: Path, tracker: str
-) -> None:
+def test_recording_of_nothing_has_at_most_three_allocations_and_nine_frees(tmp_path: Path, tracker: str) -> None:
     text = f"""
 import heaptide
 from heaptide.compat import memray
@@ -219,8 +217,8 @@ record("second.tide")
         allocations = [line for line in lines if line.startswith("ALLOCATION")]
         # Before Python 3.11 frames are objects: here those of the calls that stop the recording.
         assert len(allocations) <= (3 if sys.version_info < (3, 11) else 0)
-        # The methods of the `with` statement, and what the interpreter's cache of attributes drops: its contents depend
-        # on addresses, so the number varies from 2 to 5.
+        # Frees of the methods of the `with` statement, and of entries that the interpreter's attribute cache drops. The
+        # contents of the cache depend on addresses, so the number varies from 2 to 5.
         assert sum(line.startswith("FREE") for line in lines) < 10
 
 

@@ -308,7 +308,7 @@ def test_followed_child_of_multiprocessing_completes_its_capture(heaptide_run: R
 STARTERS = {
     "subprocess": "subprocess.run(command, check=True)",
     "subprocess with a new session": "subprocess.run(command, start_new_session=True, check=True)",
-    "subprocess with closed files": "subprocess.run(command, close_fds=False, check=True)",
+    "subprocess with inherited files": "subprocess.run(command, close_fds=False, check=True)",
     "a function before exec": "subprocess.run(command, preexec_fn=lambda: bytes(5000), check=True)",
     "posix_spawn": "os.waitpid(os.posix_spawn(sys.executable, command, os.environ), 0)",
     "system": "os.system(' '.join(command))",
@@ -375,7 +375,7 @@ RUN = {"HEAPTIDE": "run", "HEAPTIDE_QUIET": "1"}
     ],
     ids=lambda setting: next(iter(setting)),
 )
-def test_python_does_not_warn_about_the_thread_for_triggers_at_forks(tmp_path: Path, setting: dict[str, str]) -> None:
+def test_python_does_not_warn_about_the_watching_thread_at_forks(tmp_path: Path, setting: dict[str, str]) -> None:
     program = """
     import os, signal, sys, threading, time, warnings
     # Not "error": from 3.13 on, Python discards an exception of this warning.

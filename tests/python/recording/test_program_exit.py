@@ -176,7 +176,7 @@ def test_killed_program_lacks_at_most_the_last_event_of_each_thread(
 
 
 @pytest.mark.parametrize(("n_blocks", "n_kills"), [(500, 30), (20_000, 20)])
-def test_program_killed_while_the_capture_is_completed_lacks_no_event(
+def test_capture_of_a_program_killed_while_stopping_has_every_event(
     tmp_path: Path, n_blocks: int, n_kills: int
 ) -> None:
     seed = n_blocks

@@ -204,7 +204,7 @@ print(json.dumps([len(kept), traced]))
         lines = parse(tmp_path / f"{name}.tide")
         return sum(line.startswith("ALLOCATION") and "allocator=pymalloc" in line for line in lines)
 
-    # The first recording also sees the memory of tracemalloc itself, which is above its hooks.
+    # tracemalloc calls Heaptide's hooks in the first recording, which therefore also contains tracemalloc's own memory.
     # Each item is a number, a float and a tuple; the interpreter keeps some of them for reuse.
     assert n_objects("first") > 10_000
     for name in ("second", "last"):

@@ -123,7 +123,7 @@ def test_programs_own_bus_error_ends_it_as_without_heaptide(tmp_path: Path, hand
 
 
 @pytest.mark.once
-def test_programs_own_handlers_are_called_as_the_kernel_would(extension: Run, tmp_path: Path) -> None:
+def test_programs_own_handlers_are_called_as_the_kernel_would_call_them(extension: Run, tmp_path: Path) -> None:
     library = extension("recording/bus_error_handlers")
     (tmp_path / "job.py").write_text(f"import ctypes; print(ctypes.CDLL({str(library)!r}).check())")
     for prefix in ([], ["-m", "heaptide", "run", "-q", "-o", "job.tide"]):

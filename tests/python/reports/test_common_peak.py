@@ -114,7 +114,7 @@ class Heap:
         return heap
 
     def possible_at(self, moment: datetime) -> set[int]:
-        """Return the sizes that the heap had at a moment; several within the resolution of the capture's clock."""
+        """Return the sizes that the heap may have had at a moment, within the resolution of the capture's clock."""
         elapsed = moment - self.start
         resolution = timedelta(milliseconds=1.5)
         if elapsed < -resolution or elapsed > self.end + resolution:

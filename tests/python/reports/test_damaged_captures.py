@@ -144,7 +144,7 @@ def test_bytes_after_the_end_are_noted_and_ignored(tmp_path: Path, whole: Path) 
     assert notes
 
 
-FOREIGN: dict[str, Callable[[Path], object]] = {
+NO_CAPTURES: dict[str, Callable[[Path], object]] = {
     "a picture": lambda path: path.write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(1000)),
     "a program": lambda path: path.write_text("import os\nprint(os.getcwd())\n"),
     "zeros": lambda path: path.write_bytes(bytes(100_000)),
@@ -155,11 +155,11 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("what", NO_CAPTURES)
 @pytest.mark.parametrize("reader", READERS)
-def test_foreign_file_is_refused_in_one_sentence(tmp_path: Path, what: str, reader: str) -> None:
-    path = tmp_path / "foreign"
-    FOREIGN[what](path)
+def test_file_that_is_no_capture_is_refused_in_one_sentence(tmp_path: Path, what: str, reader: str) -> None:
+    path = tmp_path / "other"
+    NO_CAPTURES[what](path)
     assert_refused(heaptide(reader, path, check=False), f"{path} is not a Heaptide capture")
 
 
@@ -181,7 +181,7 @@ def test_capture_of_a_later_release_is_refused_in_one_sentence(tmp_path: Path, w
     assert_refused(heaptide("stats", newer, check=False), "in format 4711, which Heaptide")
 
 
-def test_one_unreadable_file_among_several_is_named(tmp_path: Path, whole: Path) -> None:
+def test_missing_file_among_several_is_named(tmp_path: Path, whole: Path) -> None:
     assert_refused(heaptide("stats", whole, tmp_path / "missing", check=False), "missing")
 
 

@@ -61,9 +61,9 @@ def sites(capture: Path) -> list[dict[str, Any]]:
     return result
 
 
-def arena_bytes(capture: Path, measure: str = "leaked") -> int:
+def arena_bytes(capture: Path, view: str = "leaked") -> int:
     """Return the bytes below the label of arenas."""
-    return sum(site[measure]["bytes"] for site in sites(capture) if LABEL in site["functions"])
+    return sum(site[view]["bytes"] for site in sites(capture) if LABEL in site["functions"])
 
 
 @pytest.mark.parametrize("options", [(), ("--native",), ("--aggregate",), ("--sample=64k",)], ids=" ".join)

@@ -210,7 +210,7 @@ def test_program_ends_as_usual_if_the_summary_cannot_be_computed(tmp_path: Path,
     assert any(line.startswith("recorded into ") and line.endswith("job.tide") for line in messages(done))
 
 
-def test_summary_needs_no_import_few_descriptors_and_no_sigchld(tmp_path: Path) -> None:
+def test_summary_is_printed_without_imports_and_sigchld_and_with_few_descriptors(tmp_path: Path) -> None:
     code = """
 import builtins, resource, signal, sys
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)

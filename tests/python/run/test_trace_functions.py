@@ -206,7 +206,7 @@ def test_monitoring_tools_see_the_same_events_while_recorded(run_both: Callable[
 
 
 # A program that leaves its trace function set. It prints the functions that the trace function sees after the last line:
-# its own, and one of `threading` if that module is loaded, which Heaptide also does.
+# its own, and one of `threading` if that module is loaded. The program imports `threading`, because Heaptide does.
 LEAVES_TRACE_FUNCTION = """
     import atexit
     import os

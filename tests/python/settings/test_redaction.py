@@ -85,7 +85,7 @@ assert not any("PRIVATE" in value for value in values), values
 assert any("public text" in value for value in values)
 """
     (tmp_path / "job.py").write_text(code)
-    # The program's own source has the text, which is a value of the code object that holds it.
+    # The text is also a constant of the program's code object, which the pattern must cover.
     _python(tmp_path, "job.py", HEAPTIDE_REDACT="*private*")
 
 

@@ -96,7 +96,7 @@ def test_invalid_values_are_reported_once_and_ignored(
 
 
 @pytest.mark.parametrize("name", ["heaptide.toml", "heaptide.cfg"])
-def test_unreadable_file_is_reported_and_ignored(
+def test_file_with_invalid_syntax_is_reported_and_ignored(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, printed: list[str]
 ) -> None:
     (tmp_path / name).write_text("[profiling\nkeep = = 3\n")

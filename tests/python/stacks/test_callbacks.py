@@ -148,8 +148,8 @@ def test_signal_handler_is_called_from_the_interrupted_line(record: Callable[...
             bytes(1_000_001)  # @handler
 
         def wait():
-            # This line sets the timer, each time after it has fired. Otherwise, on a busy machine, it might fire before
-            # the line is reached or while the handler runs. A fourth timer might fire after the end of the program.
+            # This line sets a timer three times, each time after the handler of the last one has run. Set elsewhere, a
+            # timer might fire before this line or within the handler. A fourth might fire after the program's end.
             while len(seen) < 3: len(set_) > min(len(seen), 2) or set_.append(signal.setitimer(signal.ITIMER_REAL, 0.01))  # @wait
 
         set_ = []

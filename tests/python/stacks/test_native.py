@@ -264,7 +264,7 @@ def test_capture_without_native_functions_cannot_be_bundled(heaptide_run: Run) -
 
 
 @pytest.mark.once
-def test_functions_of_zlib_and_numpy_are_named(heaptide_run: Run) -> None:
+def test_native_stacks_name_functions_of_zlib_and_contain_numpy(heaptide_run: Run) -> None:
     program = """
         import zlib
         def pack():

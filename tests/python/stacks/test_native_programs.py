@@ -80,7 +80,7 @@ def test_random_call_chains_have_the_same_python_frames_with_native_stacks(
 
 
 @pytest.mark.once
-def test_functions_of_pandas_are_named(heaptide_run: Run) -> None:
+def test_native_stacks_contain_the_libraries_of_pandas(heaptide_run: Run) -> None:
     pytest.importorskip("pandas", reason="no pandas: install it to run this test")
     program = """
         import numpy, pandas
@@ -96,7 +96,7 @@ def test_functions_of_pandas_are_named(heaptide_run: Run) -> None:
 
 
 @pytest.mark.once
-def test_functions_of_a_rust_extension_are_named(heaptide_run: Run) -> None:
+def test_native_stacks_contain_a_rust_extension(heaptide_run: Run) -> None:
     pytest.importorskip("rpds", reason="no rpds-py: install it to run this test")
     program = """
         import rpds
@@ -108,8 +108,8 @@ def test_functions_of_a_rust_extension_are_named(heaptide_run: Run) -> None:
     rows = csv.DictReader(heaptide("transform", "csv", "--leaks", "-o", "-", capture).stdout.splitlines())
     below = [row["stack_trace"] for row in rows if "fill;" in row["stack_trace"] and "/rpds" in row["stack_trace"]]
     innermost_first = [[frame.split(";")[0] for frame in stack.split("|")] for stack in below]
-    assert innermost_first, "no block of rpds was recorded with its functions"
-    # A build with symbols has Rust's names, a stripped one exported names and offsets.
+    assert innermost_first, "no block of rpds was recorded with frames of its library"
+    # A build with symbols shows Rust's names; a stripped one shows the library and an offset.
     named = [name for stack in innermost_first for name in stack]
     assert any("rpds::" in name for name in named) or any(name.startswith("rpds.") and "+0x" in name for name in named)
     assert lost(capture) == []

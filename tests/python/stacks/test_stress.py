@@ -47,7 +47,7 @@ def test_busy_program_has_the_same_result_and_an_undamaged_capture(
     assert "missing" not in heaptide("stats", done.capture).stdout
 
 
-def test_threads_that_end_with_the_program_are_recorded_completely(
+def test_short_threads_are_recorded_completely(
     record: Callable[..., Recording],
 ) -> None:
     recorded = record("""

@@ -92,7 +92,7 @@ def ask(process: subprocess.Popen[str], n_letters: int) -> None:
 
 
 def n_asked(capture: Path) -> int:
-    """Count the calls of `ask` in a capture: each left a block of 100,000 bytes and a header."""
+    """Count the calls of `ask` in a capture: each left a block of 100,000 bytes and a few more."""
     return len(re.findall(r" size=1000\d\d ", heaptide("parse", capture).stdout))
 
 

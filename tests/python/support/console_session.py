@@ -1,7 +1,7 @@
 """Runs the commands of a documentation page in one shell, as a reader would type them.
 
 Pages show fixed values that differ for every reader: process 4711, ports 7000 and 7001, the folder /srv. A session
-replaces these values in commands by the real ones, and the real ones in outputs by those of the page.
+replaces the process ID and the ports in commands by the real ones, and all real values in outputs by those of the page.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ConsoleSession:
         self._runtime = tempfile.TemporaryDirectory(prefix="ht-")
         self._script = Path(self._runtime.name) / "step.sh"
         self._pending = ""
-        # Variables of the tests are no settings of Heaptide.
+        # Variables that configure the tests are not settings of Heaptide.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HEAPTIDE")}
         environment = kept | {
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

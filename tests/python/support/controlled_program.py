@@ -166,7 +166,7 @@ class ControlledProgram:
         return code
 
 
-# Serves the control API as `arguments` say, then evaluates its input line by line until the input ends.
+# Starts the control API with `arguments`, then evaluates its input line by line until the input ends.
 EVALUATING_PROGRAM = """
     import sys
     import heaptide.control

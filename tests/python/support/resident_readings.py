@@ -1,7 +1,8 @@
 """Measures how often a recording read the resident size.
 
 A reading may be late on a busy machine, but due times are at least one interval apart. Three successive readings
-therefore never take less than one interval, and among many readings some three take little more than two intervals.
+therefore never take less than one interval. Among many readings, at least one group of three takes little more than two
+intervals.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from support.commands import heaptide
 
-# The size changes all the time, so that every reading is written, until a file named `enough` appears.
+# Changes the resident size until a file named `enough` appears. A reading is only written if the size has changed.
 GROW_AND_SHRINK = """
 import os, time
 def grow_and_shrink():
@@ -23,7 +24,7 @@ def grow_and_shrink():
 
 
 def shortest_time_of_three_readings(capture: Path) -> float:
-    """Return the shortest time in seconds between a reading and the next but one; infinite without three readings."""
+    """Return the shortest time in seconds in which three readings were taken; infinite without three readings."""
     if not capture.exists():
         return float("inf")
     parsed = heaptide("parse", capture, check=False).stdout

@@ -132,13 +132,13 @@ def test_each_node_writes_a_file_and_one_chart_shows_all(tmp_path: Path) -> None
     heaptide_record = [sys.executable, "-m", "heaptide", "record", "-q"]
     program = ["--", sys.executable, "app.py"]
     environment = program_environment()
-    loop = [
+    commands = [
         on_node("head", *heaptide_record, "--dat", *program),
         on_node("node1", *heaptide_record, "--node", *program),
         on_node("node1", *heaptide_record, "--node", *program),
         on_node("node2", *heaptide_record, "--node", *program),
     ]
-    running = [subprocess.Popen(command, cwd=tmp_path, env=environment) for command in loop]
+    running = [subprocess.Popen(command, cwd=tmp_path, env=environment) for command in commands]
     assert [process.wait() for process in running] == [0] * 4
     files = sorted(tmp_path.glob("*.dat"))
     assert [file.name for file in files[1:]] == ["node1.2.dat", "node1.dat", "node2.dat"]

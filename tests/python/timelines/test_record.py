@@ -83,7 +83,7 @@ def test_signals_reach_the_program_and_its_fatal_signal_ends_the_command(tmp_pat
     assert killed.returncode == -signal.SIGKILL
 
 
-@pytest.mark.skipif(signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN, reason="stops are ignored here")
+@pytest.mark.skipif(signal.getsignal(signal.SIGTSTP) is signal.SIG_IGN, reason="SIGTSTP is ignored here")
 @pytest.mark.parametrize("words", [["record", "-q", "--"], ["launch", "--launcher", "local", "-n", "2"]])
 def test_all_processes_of_a_run_stop_and_continue_together(tmp_path: Path, words: list[str]) -> None:
     code = "import sys; print('ready', flush=True); sys.stdin.readline(); print('done', flush=True)"
@@ -219,7 +219,7 @@ sys.exit(0 if wanted(open(os.environ["HEAPTIDE_TIMELINE_FUNCTIONS"][:-10]).read(
 
 
 @pytest.mark.parametrize("backend", ["rss", "pss", "uss"])
-def test_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, backend: str) -> None:
+def test_backend_determines_how_often_shared_pages_are_counted(tmp_path: Path, backend: str) -> None:
     # Four processes share one block of 48 MiB; the program waits until their latest sizes have the expected sum.
     timeline = tmp_path / "out.timeline"
     record(tmp_path, "-q", "--backend", backend, "-o", timeline, "--", sys.executable, "-c", SHARES, backend)
@@ -229,7 +229,7 @@ def test_proportional_and_unique_size_count_shared_pages_once(tmp_path: Path, ba
     if backend == "rss":
         assert peaks(timeline)[0] > 4 * 48
     else:
-        # Pages are never counted twice, not even right after a fork.
+        # Shared pages are counted at most once, even right after a fork.
         assert peaks(timeline)[0] < 3 * 48
 
 

@@ -5,7 +5,7 @@ import { EDITORS, editorAddress, rememberEditor, rememberedEditor } from './edit
 /** The form of the address, the same for all links of a page. */
 const template = signal(rememberedEditor());
 
-/** `folder` is that of relative paths. */
+/** Relative paths start from `folder`. */
 export function EditorLink({ file, line, folder, id }: { file: string; line: number; folder: string; id?: string }) {
   const address = editorAddress({ file, line }, folder, template.value);
   if (!address) return null;

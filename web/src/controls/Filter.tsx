@@ -1,4 +1,4 @@
-/** One place to select a process, a thread and a job: a button that opens lists with a search field. */
+/** A button that opens lists with a search field, to select a process, a thread and a job. */
 import { signal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { type Data, passing, shownName, threadName } from '../model/data.ts';
@@ -7,7 +7,7 @@ import { entryAmounts } from '../model/intervals.ts';
 import { change, settings, shape } from '../state.ts';
 import { Group } from './Group.tsx';
 
-/** More options than these are found by searching. */
+/** Further options are found by searching. */
 const MAX_OPTIONS = 100;
 
 export type FilterPart = 'process' | 'thread' | 'job';
@@ -22,7 +22,7 @@ export function openFilter(part: FilterPart): void {
 interface Option {
   value: number;
   text: string;
-  /** Of the origins that pass the other parts of the filter. */
+  /** The amount of the origins that pass the other parts of the filter. */
   size: number;
 }
 
@@ -114,7 +114,7 @@ function List({ data, part }: { data: Data; part: FilterPart }) {
   );
 }
 
-/** Returns the parts of which there are several. */
+/** Returns the parts that offer a choice: several processes or threads, or any job. */
 function partsOf(data: Data): FilterPart[] {
   return (['process', 'thread', 'job'] as const).filter((part) => (part === 'job' ? (data.head.jobs ?? []).length > 0 : countOf(data, part) > 1));
 }

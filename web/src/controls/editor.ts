@@ -28,7 +28,7 @@ export function rememberEditor(template: string): void {
   }
 }
 
-/** Returns the address of a line; undefined if it is not in a file. `folder` is that of relative paths. */
+/** Returns the address of a line; undefined if it is not in a file. Relative paths start from `folder`. */
 export function editorAddress(at: { file: string; line: number }, folder: string, template: string): string | undefined {
   if (at.line <= 0 || at.file.startsWith('<')) return undefined;
   // An address of a script would run with the page.

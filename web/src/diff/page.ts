@@ -47,7 +47,7 @@ export function changeRows({ data }: GraphState) {
   });
 }
 
-/** Returns whether the key was one of these pages'. */
+/** Handles a key of a page that compares two sides; returns whether it was one. */
 export function changeKey(graph: GraphState, key: string): boolean {
   if (viewKey(key)) return true;
   return settings.value.view === 'graph' ? graphKey(graph, key) : tableKey(key);

@@ -12,7 +12,7 @@ function measureOf(data: Data, finding: Finding): { measure?: Measure } {
 
 const EVERYTHING = { from: -1, to: -1, process: -1, thread: -1, job: -1 } as const;
 
-/** Zooms to the frame. */
+/** Zooms to the frame of a finding. */
 export function showInGraph(data: Data, finding: Finding): void {
   if (finding.node === null) return;
   const { parent, location } = data.nodes;
@@ -21,7 +21,7 @@ export function showInGraph(data: Data, finding: Finding): void {
   change({ ...EVERYTHING, ...measureOf(data, finding), inverted: false, splitThreads: false, search: '', zoom: zoom.reverse() });
 }
 
-/** Shows only the rows of its location. */
+/** Shows only the rows with the location of a finding. */
 export function showInTable(data: Data, finding: Finding): void {
   const { place } = finding;
   if (!place) return;

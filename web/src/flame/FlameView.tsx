@@ -137,7 +137,7 @@ class Painter {
       // Reading a signal here makes a drawing depend on it.
       void [this.graph.tree.value, this.graph.matches.value, this.graph.zoom.value, this.graph.selected.value];
       void [isDark.value, settings.value.orientation];
-      // Paper waits for no animation frame.
+      // Printing does not wait for an animation frame.
       if (isPrinting.value) this.draw(performance.now());
       else this.schedule();
     });
@@ -278,7 +278,7 @@ class Painter {
   }
 }
 
-/** The rows, and below them an empty one, so that the last row is in view when the first one is a whole row. */
+/** Returns the height of all rows and of an empty row below them. Without it, scrolling by whole rows could cut the last row. */
 function scrolledHeight(tree: Tree): number {
   return contentHeight(tree) + (settings.value.orientation === 'flame' ? 0 : ROW);
 }

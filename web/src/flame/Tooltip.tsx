@@ -26,7 +26,7 @@ export function facts(graph: GraphState, node: number): Facts {
   const caller = tree.total[unit][tree.parent[node]!]!;
   const size = (value: number) => (value >= 1000 ? `${bytes(value)} (${whole(value)} bytes)` : plural(value, 'byte'));
   const rows: [string, string][] = [['total', size(tree.total.bytes[node]!)]];
-  // In an inverted tree only the first row has own allocations.
+  // In an inverted tree, `own` has the amounts whose stacks end at the frame; see `buildInverted`.
   if (!inverted) rows.push(['own', size(tree.own.bytes[node]!)]);
   rows.push(['allocations', whole(tree.total.count[node]!)]);
   rows.push(['of the total', percent(total, tree.total[unit][0]!)]);
@@ -37,7 +37,7 @@ export function facts(graph: GraphState, node: number): Facts {
   return { name, location, source, rows };
 }
 
-/** Returns the same as a sentence, for screen readers. */
+/** Returns the facts about a frame as a sentence, for screen readers. */
 export function describe(graph: GraphState, node: number): string {
   const tree = graph.tree.value;
   const { name, location, rows } = facts(graph, node);

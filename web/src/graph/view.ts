@@ -117,7 +117,7 @@ export class View {
     this.draw();
   }
 
-  /** The point (x, y) of the box keeps its place. */
+  /** Zooms around the point (x, y) of the box, which does not move. */
   private zoom(factor: number, x: number, y: number): void {
     this.x = x - (x - this.x) * factor;
     this.y = y - (y - this.y) * factor;

@@ -68,7 +68,7 @@ export interface HeapData {
     before: number[];
     via: string[];
     num_referrers: number[];
-    /** Alternating numbers and texts. */
+    /** The numbers of referring objects and the names of their references, alternating. */
     referrers: (number | string)[][];
     is_new: number[];
     is_reachable: number[];
@@ -99,7 +99,7 @@ export function expressionOf(data: HeapData, object: number): string {
     .reduce((text, step) => (step.startsWith('list(_)') ? `list(${text})${step.slice(7)}` : text + step), '');
 }
 
-/** Returns the path as short as readers know it: `__main__._cache[…]` for an item of a dict in a module. */
+/** Returns the path in a short form that readers know: `__main__._cache[…]` for an item of a dict in a module. */
 export function shortPathOf(data: HeapData, object: number): string {
   if (!data.objects.is_reachable[object]) return '';
   return expressionOf(data, object)

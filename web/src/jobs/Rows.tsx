@@ -8,7 +8,7 @@ import { confidence, type JobsData, limit, type Row, time } from './data.ts';
 
 type Value = (row: Row) => number | string;
 
-/** Worst first. */
+/** Best first, so that sorting in descending order shows leaking jobs first. */
 const VERDICTS = ['clean', 'unknown', 'warms up', 'leaks'];
 
 const VALUES: Record<string, Value> = {

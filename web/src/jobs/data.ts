@@ -114,7 +114,7 @@ export function limit(value: number): string {
   return `${whole(value / 2 ** 20)} MiB`;
 }
 
-/** Formats a confidence from 0 to 1. Nothing is certain. */
+/** Formats a confidence from 0 to 1, but never as 100%, because nothing is certain. */
 export function confidence(value: number): string {
   return value >= 0.9995 ? '>99.9%' : percent(value, 1);
 }

@@ -86,7 +86,7 @@ export interface Head {
   threads: Thread[];
   /** Names of jobs; origins refer to them. */
   jobs?: string[];
-  /** The longest of them, by start. */
+  /** The longest runs of jobs, ordered by start. */
   job_spans?: JobSpan[];
   /** Number of jobs that are not in `job_spans`. */
   num_more_jobs?: number;
@@ -118,7 +118,7 @@ export interface DiffHead {
   before: DiffSide;
   after: DiffSide;
   whole: Record<Measure, WholeChange>;
-  /** About the comparison: its sides were recorded in different modes. */
+  /** About the comparison, for example if its sides were recorded in different modes. */
   warnings: string[];
 }
 

@@ -37,7 +37,7 @@ function ownersOfNodes(data: Data): Uint8Array {
   return owners;
 }
 
-/** Returns the sum that each owner allocated, by the numbers above. The result of the first argument can be reused. */
+/** Returns the sum that each owner allocated, by the numbers above. The returned function can be called for many selections. */
 export function ownershipOf(data: Data): (selection: Selection, unit: 'bytes' | 'count') => number[] {
   const owners = ownersOfNodes(data);
   return (selection, unit) => {

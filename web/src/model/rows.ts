@@ -88,7 +88,7 @@ export function buildRows(data: Data, selection: RowSelection): Rows {
   return { rows: [...sums].map(([id, sum]) => row(data, id, sum, selection)), allBytes, allCount };
 }
 
-/** A call stack that leads to a row, as the innermost node of the row on it. */
+/** A call stack that leads to a row: `node` is the innermost node on it that belongs to the row. */
 export interface RowStack {
   node: number;
   bytes: number;

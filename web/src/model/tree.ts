@@ -34,7 +34,7 @@ export interface Tree {
   n: number;
   /** Parents have smaller numbers; the root, 0, is its own parent. */
   parent: Int32Array;
-  /** The meaning of the node: a location, ROOT, NO_FRAMES, CUT, or THREADS minus the number of a thread. */
+  /** The meaning of the node: a location, ROOT, NO_FRAMES, CUT, OTHERS, or THREADS minus the number of a thread. */
   key: Int32Array;
   depth: Int32Array;
   nCut: Int32Array;

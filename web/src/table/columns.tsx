@@ -57,7 +57,7 @@ export function columns(all: Rows, hasThreads: boolean): ColumnOf<Row>[] {
   return hasThreads ? columns : columns.filter(({ id }) => id !== 'thread');
 }
 
-/** The widest text that fits the column. */
+/** Number of letters that fit the column. */
 const ALLOCATOR_LETTERS = 16;
 
 /** Returns the allocators of a row, or their number if their names are too long for the column. */

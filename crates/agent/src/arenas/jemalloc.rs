@@ -54,7 +54,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Finds them in the file of a library that is loaded at `base`.
+    /// Finds jemalloc's functions in the file of a library that is loaded at `base`.
     pub fn find(file: &ElfFile, base: usize) -> Option<Functions> {
         for mallctl in file.functions_ending(b"mallctl") {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
@@ -78,7 +78,9 @@ impl Functions {
 /// The function's address, if memory and file have the same code there: the file may have been replaced since.
 fn loaded(base: usize, function: &Function) -> Option<usize> {
     let address = base.checked_add(function.address)?;
-    // SAFETY: the library is loaded at `base`, and its file has a function at this offset, so the code is mapped readable.
+    // SAFETY: the library was just listed at `base`. Its file has a function at this offset, so these bytes are mapped
+    // and readable, unless the library was unloaded since, or its file was replaced by one that is longer than the
+    // mapping.
     let code = unsafe { (address as *const [u8; 16]).read_unaligned() };
     (code == function.code).then_some(address)
 }
@@ -138,8 +140,8 @@ impl Jemalloc {
         unsafe { libc::dlclose(self.library as *mut c_void) };
     }
 
-    /// Allocates and frees a block. Returns the difference of the functions' numbers to older releases if the calls were as
-    /// expected.
+    /// Allocates and frees a block. If the calls were as expected, returns by how much this release's numbers of the
+    /// functions differ from those of older releases.
     fn try_out(&self) -> Option<usize> {
         TRIAL_NUMBER.store(-1, Ordering::Release);
         TRIAL_CALLS.store(0, Ordering::Release);

@@ -12,7 +12,7 @@
 //! `malloc` do not become slower.
 //!
 //! Runs on: the thread that starts, stops or calls `dlsym`; the keeper. Allocates: bypassing the hooks. Locks: `ARENAS`, never
-//! while the linker or an allocator is called. During fork: `ARENAS` is held.
+//! while the linker or a bundled allocator is called. During fork: `ARENAS` is held.
 
 mod elf_file;
 mod jemalloc;

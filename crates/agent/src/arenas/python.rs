@@ -1,8 +1,8 @@
 //! Arenas of Python's object allocator.
 //!
-//! Unless a session records objects, it sees a Python object only when the allocator maps a new arena for it. The line that
-//! happens to need the arena is not the line that fills it. So the stack of an arena's mapping ends with a separate frame,
-//! which reports recognize by its file.
+//! The allocator puts objects of at most 512 bytes into arenas. Unless a session records objects, it does not see these
+//! objects, only the mapping of each arena. The line that happens to need the arena is not the line that fills it. So
+//! the stack of an arena's mapping ends with a separate frame, which reports recognize by its file.
 //!
 //! The hook that adds the frame is only in the interpreter's own slots of `mmap`. So an arena is a private anonymous mapping
 //! of the arena size that the interpreter requests. The interpreter maps nothing else like that: its data stacks are

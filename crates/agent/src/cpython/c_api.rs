@@ -68,7 +68,8 @@ struct Owned<'a> {
 
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
-        // SAFETY: the value holds one reference and lives only while the GIL is held.
+        // SAFETY: the value holds one reference, or null, which `Py_DecRef` ignores. It lives only while the GIL is
+        // held.
         unsafe { (self.symbols.dec_ref)(self.object) };
     }
 }

@@ -30,9 +30,10 @@ const N_NODE_WORDS: usize = 16;
 const NODE_WORDS: usize = 32;
 const ARRAY_NODES: usize = 16;
 const ARRAY_LEN: usize = 32;
-/// Seven levels of five bits each of a hash, and one for collisions.
+/// No map is deeper: it has seven levels of five bits each of a hash, and one for collisions.
 const MAX_DEPTH: u32 = 9;
-/// A node has at most 32 keys and 32 values: one pair for each number of five bits. A longer collision node is invalid.
+/// A bitmap node has no more words: at most one key and one value for each number of five bits. Of a collision node,
+/// whose keys have equal hashes, only the first 32 keys are read.
 const MAX_NODE_WORDS: usize = 64;
 
 /// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before the first call of [`learn`].

@@ -18,8 +18,8 @@ unsafe impl Sync for LayoutCell {}
 static LAYOUT: LayoutCell = LayoutCell(std::cell::UnsafeCell::new(None));
 static READY: AtomicBool = AtomicBool::new(false);
 static GET_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
-/// The function that returns the attached thread state. 0 before Python 3.12, where it returns the state of the thread
-/// that holds the GIL.
+/// The address of the function that returns the attached thread state. 0 before Python 3.12: there the function returns
+/// the state of the thread that holds the GIL, which may be another thread.
 static GET_ATTACHED: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the interpreter's layout; `None` if it is unknown. Then no Python stacks are recorded.
@@ -37,8 +37,9 @@ pub fn layout() -> Option<&'static Layout> {
 #[inline(always)]
 pub fn thread_state() -> usize {
     let function = GET_THREAD_STATE.load(Ordering::Relaxed);
-    // SAFETY: `prepare` stored the address of PyGILState_GetThisThreadState before `layout` returned a layout. The
-    // function reads a thread-specific value, has no preconditions, and returns null once the runtime has ended.
+    // SAFETY: every caller has got a layout from `layout`, and before that `prepare` stored the address of
+    // PyGILState_GetThisThreadState. The function reads a thread-specific value, has no preconditions, and returns null
+    // once the runtime has ended.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     function()
 }
@@ -50,8 +51,9 @@ pub fn attached_thread_state() -> usize {
     if function == 0 {
         return thread_state();
     }
-    // SAFETY: `prepare` stored the address of PyThreadState_GetUnchecked, which has no preconditions. From Python 3.12 on it
-    // reads a thread-local variable: the state that is attached to the calling thread, or null.
+    // SAFETY: `prepare` stored the address of PyThreadState_GetUnchecked (in 3.12: _PyThreadState_UncheckedGet), which
+    // has no preconditions. It reads a thread-local variable: the state that is attached to the calling thread, or
+    // null.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     match function() {
         0 => thread_state(),

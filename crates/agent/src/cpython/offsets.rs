@@ -151,7 +151,8 @@ pub mod object {
     pub const SET_SMALL_TABLE: usize = 64;
     pub const SET_ENTRY: usize = 16;
     pub const BYTE_ARRAY_ALLOCATED: usize = 24;
-    /// `array.array`: its length, and the description of its item type with the bytes of an item.
+    /// `array.array`: the number of items for which its buffer has room, and the description of its item type, which
+    /// has the bytes of an item.
     pub const ARRAY_ALLOCATED: usize = 32;
     pub const ARRAY_DESCRIPTION: usize = 40;
     pub const ARRAY_ITEM_SIZE: usize = 4;

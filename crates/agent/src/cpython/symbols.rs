@@ -1,4 +1,4 @@
-//! The interpreter's symbols that recording uses, resolved once.
+//! The interpreter's symbols that recording uses.
 //!
 //! The executable or libpython exports them. Heaptide resolves them at run time, so the wheel is linked to neither. A
 //! missing symbol is an error with its name.
@@ -38,7 +38,8 @@ pub struct Symbols {
     pub unicode_type: usize,
     /// `PyGILState_GetThisThreadState`; needs no GIL and may return null.
     pub this_thread_state: unsafe extern "C" fn() -> Opaque,
-    /// The address of `PyThreadState_GetUnchecked`, or 0 if it is missing. The function needs no GIL and may return null.
+    /// The address of `PyThreadState_GetUnchecked` (up to 3.12: `_PyThreadState_UncheckedGet`), or 0 if it is missing.
+    /// The function needs no GIL and may return null.
     pub attached_thread_state: usize,
     /// `PyThreadState_Get`.
     pub current_thread_state: unsafe extern "C" fn() -> Opaque,

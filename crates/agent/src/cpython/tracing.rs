@@ -1,7 +1,8 @@
 //! Hides Python functions of Heaptide from the program's trace and profile functions (`sys.settrace`, `sys.setprofile`).
 //!
-//! CPython counts, per thread, the calls during which it calls neither. From 3.11 on, functions of its C API change the
-//! counter. Python 3.10 has no such function, so there the counter is changed in the thread state.
+//! Each thread state has a counter of active pauses. While it is not 0, CPython calls neither sort of function. From
+//! 3.11 on, functions of the C API change the counter. Python 3.10 has no such functions, so there Heaptide changes the
+//! counter in the thread state.
 
 use std::mem::transmute;
 use std::sync::OnceLock;

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn obstacles_stay_and_gaps_before_them_can_hold_a_padding_head() {
+    fn blocks_avoid_obstacles_and_leave_room_for_a_padding_head() {
         let obstacle = (8192, 16_384);
         let (blocks, _) = check(
             "obstacles",

@@ -66,8 +66,8 @@ pub fn header_of(config: &Config, session: [u8; 16], parent_pid: u32, tick_shift
 
 pub fn new_session_id() -> [u8; 16] {
     let mut id = [0; 16];
-    // Uses the system call, because the function needs glibc 2.25 and releases run on older versions. SAFETY: the pointer
-    // and the length describe a live array.
+    // Uses the system call, because the function `getrandom` needs glibc 2.25 and releases run on older versions.
+    // SAFETY: the pointer and the length describe a live array.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, id.as_mut_ptr(), id.len(), 0) };
     if got != id.len() as libc::c_long {
         id[..8].copy_from_slice(&clock::unix_ns().to_le_bytes());

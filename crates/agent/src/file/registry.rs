@@ -52,8 +52,8 @@ impl RegistryStream {
             }
         }
         let Some(slot) = self.slot else { return };
-        // SAFETY: `needed` bytes from there lie within the slot, as the loop above ensured. The slot belongs to this stream,
-        // and `&mut self` keeps other threads out.
+        // SAFETY: `needed` bytes from `self.used` on lie within the slot, as the loop above ensured. The slot belongs
+        // to this stream, and `&mut self` keeps other threads out.
         let room = unsafe { std::slice::from_raw_parts_mut(slot.payload().add(self.used), needed) };
         self.used += entry.write(room);
         slot.commit(self.used);

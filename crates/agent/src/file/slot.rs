@@ -73,8 +73,8 @@ impl Slot {
     /// Publishes the number of complete bytes of the payload.
     #[inline(always)]
     pub fn commit(self, n_bytes: usize) {
-        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned. All accesses to it are
-        // atomic. Release keeps the stores to the payload before it, for readers of the file.
+        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned. Only the slot's
+        // owner accesses it. Release keeps the stores to the payload before it, for readers of the file.
         unsafe { AtomicU64::from_ptr(self.head.as_ptr().add(SlotHead::COMMITTED_AT).cast()) }
             .store(n_bytes as u64, Ordering::Release);
     }
@@ -94,7 +94,8 @@ impl Slot {
     }
 
     pub fn set_in_use(self, in_use: bool) {
-        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned.
+        // SAFETY: the word lies within the slot's head and is aligned, because slots are page-aligned. Only the slot's
+        // owner accesses it.
         unsafe { AtomicU32::from_ptr(self.head.as_ptr().add(SlotHead::IN_USE_AT).cast()) }
             .store(in_use.into(), Ordering::Release);
     }

@@ -443,7 +443,7 @@ impl Store {
         self.stop_mark
     }
 
-    /// Bytes of the program's address space that the slots occupy.
+    /// Bytes of the program's address space that the extents occupy.
     pub fn mapped_bytes(&self) -> u64 {
         lock(&self.pool)
             .extents
@@ -452,7 +452,7 @@ impl Store {
             .sum()
     }
 
-    /// The addresses of the slots.
+    /// The address ranges of the extents.
     pub fn mapped_ranges(&self) -> Vec<Range<u64>> {
         let pool = lock(&self.pool);
         let ranges = pool.extents.iter().map(|extent| {

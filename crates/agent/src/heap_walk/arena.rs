@@ -73,7 +73,7 @@ impl Arena {
         let order = Ordering::Relaxed;
         let offset = self.used.fetch_update(order, order, next).ok()?;
         own_memory::add(n_bytes);
-        // SAFETY: `offset` and the bytes after it are less than `LEN`.
+        // SAFETY: `offset + n_bytes` is at most `LEN`, and as many bytes are mapped from `begin` on.
         Some(unsafe { self.begin().add(offset) })
     }
 }

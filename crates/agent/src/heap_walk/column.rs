@@ -11,7 +11,8 @@ use crate::host::sys;
 
 /// Bytes of the first mapping, outside an arena.
 const FIRST: usize = 1 << 16;
-/// Bytes of the first part of an arena, and of the largest. A part that is too small is left unused, so parts grow fast.
+/// Bytes of a column's first part of an arena, and of its largest. A part that is too small is left unused, so parts
+/// grow fast.
 const FIRST_PART: usize = 1 << 12;
 const LARGEST_PART: usize = 4 << 20;
 const PART_GROWTH: usize = 4;

@@ -57,7 +57,7 @@ pub struct Marker<'r> {
     /// Marked objects; the first `n_done` were traversed.
     waiting: Column<Object>,
     n_done: usize,
-    /// Marked tuples and dicts that refer to nothing the collector may track, or only to tuples.
+    /// Marked tuples and dicts that refer to nothing the collector may track except tuples.
     plain: Visited,
     /// Whether the tuple or dict that is being followed refers to anything else.
     holds_other: bool,
@@ -153,7 +153,7 @@ impl<'r> Marker<'r> {
         self.visited.contains(object.address())
     }
 
-    /// Returns whether an object is a live tuple or dict that refers to nothing the collector may track but tuples.
+    /// Returns whether an object is a live tuple or dict that refers to nothing the collector may track except tuples.
     #[inline(always)]
     pub fn is_plain(&mut self, object: Object) -> bool {
         self.plain.contains(object.address())

@@ -1,9 +1,9 @@
 //! The interpreter's table of interned strings. From 3.12 on it keeps some strings alive until the process exits, and no
 //! module refers to it.
 //!
-//! The interpreter's state contains its address at an unknown offset. The first walk of a process searches the state,
-//! through the kernel, which checks every address. The table is a dict whose keys are their own values, and which
-//! contains the name of a variable that only Heaptide uses. If nothing matches, walks omit the table.
+//! The interpreter's state contains the table's address at an unknown offset. The first walk of a process searches the
+//! state, through the kernel, which checks every address. The table is a dict whose keys are their own values, and
+//! which contains the name of a variable that only Heaptide uses. If nothing matches, walks omit the table.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -310,8 +310,8 @@ pub unsafe fn census(proof: Proof) -> Result<Census, WalkError> {
     })
 }
 
-// SAFETY: the references in it are only compared as numbers from here on, since reads need a `Reader`. It owns its
-// memory.
+// SAFETY: after the walk, no code reads the objects and types to which a `Walked` refers: it only compares their
+// addresses as numbers. A `Walked` owns its memory.
 unsafe impl Send for Walked {}
 
 impl Walked {

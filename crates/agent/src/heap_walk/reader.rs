@@ -344,8 +344,8 @@ impl Reader {
         // SAFETY: a dict has these fields, and its keys object has the fields and entries below. A live entry has a
         // key and a value, to which the dict has references.
         unsafe {
-            let has_own_values = self.word(dict, object::DICT_VALUES) != 0;
-            if self.heap.dict_keys == DictKeys::Compact && !has_own_values {
+            let has_separate_values = self.word(dict, object::DICT_VALUES) != 0;
+            if self.heap.dict_keys == DictKeys::Compact && !has_separate_values {
                 let keys = self.word(dict, object::DICT_KEYS);
                 // If keys may be of any type, each has its hash stored before it.
                 let (len, first) = match byte_at(keys + dict_keys::KIND) {
@@ -366,7 +366,7 @@ impl Reader {
         }
     }
 
-    /// Does the same through `PyDict_Next`.
+    /// Does the same as [`Reader::dict_entries`], through `PyDict_Next`.
     ///
     /// # Safety
     /// As for [`Reader::dict_entries`].
@@ -398,7 +398,8 @@ impl Reader {
         visit: Visit,
         with: *mut c_void,
     ) {
-        // SAFETY: the caller promises all that the function needs; the collector may call it at any moment.
+        // SAFETY: the collector may call a `tp_traverse` at any moment for such an object, so this call needs no more
+        // than the caller promises: the function of the object's type, and a visitor that accepts `with`.
         unsafe {
             let function: Traverse = std::mem::transmute(function);
             function(object.address() as *mut c_void, visit, with)

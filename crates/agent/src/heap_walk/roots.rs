@@ -132,8 +132,8 @@ impl Roots {
     }
 
     /// Classifies the objects from position `first` on, which no root led to. C code holds those that have more
-    /// references than the snapshot contains: they become roots. The others are unreachable, except interned strings:
-    /// their table holds them if nothing else does. Returns the unreachable ones.
+    /// references than the snapshot contains: they become roots. The others are unreachable, unless such a root leads
+    /// to them or they are strings that the table of interned strings holds. Returns the unreachable ones.
     pub fn classify_unreached(
         &mut self,
         walk: &mut Walk<'_, Columns>,
@@ -395,8 +395,8 @@ unsafe fn read_lists(first: usize, heads: &[usize], mut each: impl FnMut(Object)
 /// The address at which the collector's lists were last found valid; 0 before.
 static VALID_LISTS: AtomicUsize = AtomicUsize::new(0);
 
-/// Returns whether the words at an address are heads of the collector's lists. They stay valid as long as the interpreter
-/// exists; one at the same address has the same layout.
+/// Returns whether the words at an address are heads of the collector's lists. They stay valid as long as the
+/// interpreter exists. A later interpreter at the same address has the same layout.
 fn lists_are_valid(first: usize) -> bool {
     if VALID_LISTS.load(Ordering::Relaxed) == first {
         return true;

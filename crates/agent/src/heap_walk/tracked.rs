@@ -41,8 +41,9 @@ pub unsafe fn count_all() -> Option<Counts> {
     .then_some(counter.counts)
 }
 
-/// Counts all tracked objects but tuples that contain nothing tracked: a collection stops tracking these. So no count is
-/// less than after a collection. Takes a fraction of the time of [`count_live`], and returns `None` like [`count_all`].
+/// Counts all tracked objects except tuples that contain nothing tracked: a collection stops tracking these. So no
+/// count is less than after a collection. Takes a fraction of the time of [`count_live`], and returns `None` like
+/// [`count_all`].
 ///
 /// # Safety
 /// The calling thread holds the GIL.
@@ -193,7 +194,7 @@ fn may_be_tracked(reader: &Reader, object: Object) -> bool {
     }
 }
 
-/// Returns the items of a tuple; null where it is not complete.
+/// Returns the items of a tuple; `None` for an item that is not set yet.
 ///
 /// # Safety
 /// The object is a tuple.

@@ -19,7 +19,8 @@ use crate::cpython::heap_layout::InlineValues;
 use crate::cpython::offsets::type_flag;
 use crate::cpython::references::Object;
 
-/// The number of labels after the last match that are searched, because the object may not report the references of some.
+/// The number of labels after the last match that are searched, because some labels may belong to references that the
+/// object does not report.
 const SEARCH_AHEAD: usize = 40;
 
 /// Numbers of the names that are used for every type.

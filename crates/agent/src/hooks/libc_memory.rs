@@ -203,7 +203,7 @@ macro_rules! map_hook {
 map_hook!(mmap<const MODE: u8>, request => request.record::<MODE>(real::mmap.get(), None));
 map_hook!(mmap64<const MODE: u8>, request => request.record::<MODE>(real::mmap64.get(), None));
 map_hook!(
-    /// The hook of both functions for the library with this number, which bundles an allocator.
+    /// The hook of both functions for the library with this number: one that bundles an allocator, or the interpreter.
     mmap_by_library<const MODE: u8, const LIBRARY: usize, const IS_64: bool>,
     request => {
         let real = if IS_64 { real::mmap64.get() } else { real::mmap.get() };

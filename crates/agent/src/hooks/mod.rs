@@ -3,8 +3,8 @@
 //! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture.
 //! [`named`] finds the names of lookups and import slots in it. Tests compare the list with the documentation.
 //!
-//! Each function has one hook per [`HookMode`]. A session installs the hooks of its mode, and others if the mode changes, so
-//! the hooks for one mode do not check it. Only the hooks for jobs check it on every call.
+//! Each function that records has one hook per [`HookMode`]. A session installs the hooks of its mode, and others if
+//! the mode changes, so the hooks for one mode do not check it. Only the hooks for jobs check it on every call.
 
 pub(crate) mod events;
 mod job_events;
@@ -143,8 +143,9 @@ impl<F: Copy> Real<F> {
     pub fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
         let address = self.address.load(Ordering::Relaxed);
-        // SAFETY: `F` is the type that [`hooks`] declares for the function whose address `prepare` stored here, and an
-        // address has the size and the bits of a function pointer.
+        // SAFETY: the caller is a hook or has checked the address, so `prepare` has stored the function's address here.
+        // `F` is the type that [`hooks`] declares for that function, and an address has the size and the bits of a
+        // function pointer.
         unsafe { std::mem::transmute_copy(&address) }
     }
 

@@ -121,7 +121,8 @@ pub(crate) unsafe fn prefer_large_pages(memory: *mut u8, len: usize) {
 /// Makes a mapping longer, which may move it. Returns null if the kernel refuses.
 ///
 /// # Safety
-/// `memory` and `len` describe a mapping made by [`map_private`], and no address in it is used after the call.
+/// `memory` and `len` describe a mapping made by [`map_private`]. If the call succeeds, no address in it is used any
+/// more.
 pub(crate) unsafe fn remap(memory: *mut u8, len: usize, new_len: usize) -> *mut u8 {
     // SAFETY: the caller promises that this is a mapping of this module which may move.
     let memory = unsafe { libc::mremap(memory.cast(), len, new_len, libc::MREMAP_MAYMOVE) };

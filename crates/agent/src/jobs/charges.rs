@@ -131,8 +131,8 @@ impl Accounts {
     }
 
     /// Treats the block at `newest` as the new version of `old` if jobs share the old block. A table that grows is copied
-    /// to a larger block, and the smaller block is freed next. Otherwise the jobs whose entries are in the table would seem
-    /// to have freed them, and the job that adds one entry would seem to have allocated all of them.
+    /// to a larger block, and the smaller block is freed next. Without this, the jobs whose entries are in the table
+    /// would seem to have freed them, and the job that adds one entry would seem to have allocated all of them.
     pub(super) fn replaced(&mut self, newest: usize, old: Block, by: u32) {
         // Most blocks are freed by the only job that is charged for them.
         if newest == 0 || old.job == by && self.parts.is_empty() {

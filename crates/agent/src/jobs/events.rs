@@ -96,8 +96,8 @@ impl Released {
 }
 
 impl ThreadMemory {
-    /// Returns the block that the thread released last if the allocation resizes it. Sets `job` to the job of the
-    /// allocation.
+    /// Returns the block that the thread released last if the allocation resizes it. Sets `job` to `NO_JOB` if that
+    /// block belonged to no job.
     #[inline(never)]
     fn take_resized(&mut self, allocator: Allocator, job: &mut u32) -> Option<Block> {
         let released = std::mem::replace(&mut self.released, Released::NOTHING);

@@ -37,7 +37,8 @@ pub fn definition(name: &CStr) -> usize {
         return default;
     }
     for library in &loaded[1..] {
-        // SAFETY: the name is a C string of the linker. RTLD_NOLOAD loads nothing.
+        // SAFETY: the name is a C string of the linker, which lives as long as the library. Nothing keeps another
+        // thread from unloading the library meanwhile. RTLD_NOLOAD loads nothing.
         let handle = unsafe { libc::dlopen(library.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             continue;

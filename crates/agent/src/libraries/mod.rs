@@ -212,7 +212,7 @@ fn walk(task: Task, present: &HashSet<usize>, counters: (u64, u64)) -> Vec<arena
 
 /// Visits one loaded library. The linker calls this with its lock held.
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
-    // SAFETY: the linker passes valid information, and `walk` passes itself as `data`.
+    // SAFETY: the linker passes valid information, and the function `walk` passes a `Walk` as `data`.
     let (info, walk) = unsafe { (&*info, &mut *data.cast::<Walk>()) };
     if walk.task != Task::Remove && info.dlpi_subs != walk.counters.1 {
         // A library was unloaded after `present` was listed, so another one may be at a known address. The next search

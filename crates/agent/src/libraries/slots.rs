@@ -252,7 +252,7 @@ impl Library {
     /// `symbol` is in this library's table.
     unsafe fn name_of(&self, symbol: &libc::Elf64_Sym) -> Option<&CStr> {
         let offset = symbol.st_name as usize;
-        // SAFETY: within the library's string table, whose strings end with a null byte.
+        // SAFETY: the offset lies within the library's string table, whose strings end with a null byte.
         (offset != 0 && offset < self.names_len)
             .then(|| unsafe { CStr::from_ptr((self.names + offset) as *const _) })
     }

@@ -26,7 +26,7 @@ pub struct MonitoredCall {
     table: UnsafeCell<Table>,
 }
 
-// SAFETY: the table is used only with the GIL held and under the thread's `is_busy` flag, so by one thread at a time.
+// SAFETY: the table is used only with the GIL held, so by one thread at a time. No use of it releases the GIL.
 unsafe impl Send for MonitoredCall {}
 // SAFETY: as for `Send`: the GIL orders all uses of the table.
 unsafe impl Sync for MonitoredCall {}

@@ -160,7 +160,8 @@ pub enum Owner {
     Busy,
 }
 
-/// Returns the owner of `pc`, an address in a live frame of this thread.
+/// Returns the owner of `pc`: an address to which a frame of this thread returns, or a guessed one. For a guessed
+/// address, the caller is inside [`while_none_unloads`].
 pub fn owner_of(pc: usize) -> Owner {
     let Some(mut guard) = lock_with_limit() else {
         return Owner::Busy;
@@ -186,7 +187,8 @@ pub fn owner_of(pc: usize) -> Owner {
     match known {
         Some(&known) => Owner::Module(known),
         None => {
-            // SAFETY: a frame of this thread continues in the library, so the library stays loaded.
+            // SAFETY: a frame of this thread continues in the library, or the caller is inside `while_none_unloads`. So
+            // the library stays loaded.
             let module = unsafe { modules.learn(&library) };
             modules.loaded.push(module);
             Owner::Module(module)
@@ -237,7 +239,7 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     if unsafe { function(pc, &mut object) } != 0 || object.link_map.is_null() {
         return None;
     }
-    // SAFETY: the linker's entry lives as long as the library, in which a frame of this thread continues.
+    // SAFETY: the linker's entry lives as long as the library, which stays loaded for the reason given in `owner_of`.
     let (base, name) = unsafe { ((*object.link_map).base, (*object.link_map).name) };
     // The first segment of practically every library begins with its ELF header.
     let header = object.map_start as *const libc::Elf64_Ehdr;

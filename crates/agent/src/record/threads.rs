@@ -80,7 +80,7 @@ pub(crate) struct ThreadState {
     pub tokens: [u64; 2],
     /// The address of the next record; null before the first chunk.
     pub position: *mut u8,
-    /// Beyond this a new chunk is needed before an event begins.
+    /// From this position on, a new chunk is needed before an event begins.
     pub limit: *mut u8,
     pub slot: Option<Slot>,
     /// The native stack, in a session that records native frames; null otherwise.
@@ -229,7 +229,7 @@ fn enter_slowly(word: usize) -> *mut ThreadState {
                 .compare_exchange(IDLE, RECORDING, Ordering::Acquire, Ordering::Relaxed)
                 .is_err()
             {
-                // SAFETY: no preconditions.
+                // SAFETY: `sched_yield` has no preconditions.
                 unsafe { libc::sched_yield() };
             }
         }

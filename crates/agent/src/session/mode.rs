@@ -45,7 +45,7 @@ impl WantedMode {
     }
 
     pub fn get(&self) -> &'static ModeEntry {
-        // SAFETY: always a leaked box.
+        // SAFETY: `new` and `set` store only leaked boxes, and nothing frees them.
         unsafe { &*self.0.load(Ordering::Acquire) }
     }
 
@@ -63,7 +63,7 @@ impl WantedMode {
     pub fn changes(&self) -> Vec<ModeChange> {
         let mut changes = Vec::new();
         let mut now = self.get();
-        // SAFETY: null, or a leaked box.
+        // SAFETY: null, or a leaked box that nothing frees.
         while let Some(previous) = unsafe { now.previous.as_ref() } {
             changes.push(ModeChange {
                 number: now.number,

@@ -15,7 +15,8 @@ pub fn stacks(session: &Session) -> StackModel {
     stacks_with_index(session).0
 }
 
-/// Returns the same as [`stacks`], and for each process the index in the model of each of its stacks, by stack number.
+/// Returns the same as [`stacks`]. Also returns, for each process, the index of each of its stacks in the model, by
+/// stack number.
 pub fn stacks_with_index(session: &Session) -> (StackModel, Vec<Vec<Option<usize>>>) {
     let mut nodes = Nodes::default();
     let processes = session.processes.iter();
@@ -131,7 +132,8 @@ fn heap(process: &Process) -> Vec<Reading> {
     readings
 }
 
-/// The sites, the lifetimes of their blocks, and the nodes of stacks outside of jobs.
+/// The sites, the lifetimes of their blocks, and the node of each stack. All nodes are `None` if jobs are at the root,
+/// because a stack then has a node for each job.
 fn sites(
     process: &Process,
     nodes: &mut Nodes,
@@ -191,14 +193,14 @@ fn sites(
         life.site = number_of[life.site as usize];
     }
     lives.merge();
-    let outside_jobs = of_stack.remove(&None);
-    let outside_jobs = outside_jobs.unwrap_or_else(|| vec![None; sums.stacks.n_stacks()]);
-    (sites, lives, outside_jobs)
+    let without_job = of_stack.remove(&None);
+    let without_job = without_job.unwrap_or_else(|| vec![None; sums.stacks.n_stacks()]);
+    (sites, lives, without_job)
 }
 
 /// The nodes of all stacks that have sites, and of their callers. Callers have smaller numbers than callees, so one
-/// pass is enough. `root` is the outermost frame of a job. Only sites of that job count; with `None`, only sites
-/// outside of jobs.
+/// pass is enough. `root` is the outermost frame of a job, and only sites of that job count. It is `None` if jobs are
+/// not at the root; all sites count then.
 fn nodes_of_stacks(
     process: &Process,
     nodes: &mut Nodes,

@@ -1,4 +1,4 @@
-//! Functions, or other groups, with the bytes they allocated themselves and including their callees.
+//! Functions, or other groups: the bytes that each allocated itself, and the bytes that it and its callees allocated.
 
 use std::rc::Rc;
 

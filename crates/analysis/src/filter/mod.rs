@@ -1,8 +1,9 @@
-//! Restricts a session to chosen modules, threads, processes or a time span.
+//! Restricts a session to chosen modules, threads, jobs, processes or a time span.
 //!
 //! A filter applies once, while captures are read, so that all reports use the same sums and need not know the filter.
-//! The peak remains the peak of the whole process, and a filter chooses which part of it to show. So a row has the same
-//! numbers with and without a filter.
+//! A filter of modules, threads or jobs does not move the peak. The peak remains that of the whole process, and the
+//! filter chooses which part of it to show. So a row has the same numbers with and without such a filter. A time span
+//! has a peak of its own.
 
 mod jobs;
 mod pattern;
@@ -145,7 +146,7 @@ impl Filter {
         Ok(captures)
     }
 
-    /// Reports a misspelt thread name before the captures are read.
+    /// Returns an error if the filter names threads and no capture has one of them. Called before events are replayed.
     pub fn check_threads(&self, captures: &[Capture]) -> Result<(), NoMatch> {
         let threads = captures.iter().flat_map(|capture| {
             let main_thread = capture.header.main_thread;

@@ -53,7 +53,7 @@ fn finding(session: &Session, group: &SiteGroup, n_whole: u64, threshold: u32) -
             Percent(temporary.count as f64, n_whole as f64),
         ],
     )];
-    // Of a line whose other blocks live long, the mean shows nothing about those that were freed at once.
+    // If the other blocks of the line live long, the mean shows nothing about the blocks that were freed at once.
     let is_all = 10 * temporary.count >= 9 * total.count;
     evidence.extend(
         mean_lifetime_ns

@@ -203,7 +203,7 @@ mod tests {
 
     const MIB: i64 = 1 << 20;
 
-    /// 100 readings, one per second.
+    /// 101 readings, one per second. The last one does not count.
     fn grows(held: impl Fn(i64) -> i64) -> Option<Growth> {
         let curve: Vec<i64> = (0..=100).map(held).collect();
         let edges: Vec<u64> = (0..=100).map(|n| n * 1_000_000_000).collect();

@@ -17,7 +17,7 @@ pub fn find(session: &Session) -> Vec<Finding> {
     });
     let is_relevant = |(ledger, _): &(Ledger, String)| {
         let share = ledger.libc_free_bytes as f64 / ledger.resident_bytes.max(1) as f64;
-        // If the free bytes were not measured, they need not be resident, and tuning libc would change nothing.
+        // Free bytes that were not measured may not be resident, and then tuning libc would change nothing.
         ledger.is_libc_free_measured && share >= MIN_SHARE && ledger.libc_free_bytes >= MIN_BYTES
     };
     let mut relevant: Vec<(Ledger, String)> = ledgers.filter(is_relevant).collect();

@@ -110,10 +110,10 @@ fn cut_largest(mut sums: [u64; 4], mut room: u64) -> [u64; 4] {
 /// The resident size when the recording ended; `None` if it did not end normally.
 fn resident_at_end(registry: &Registry) -> Option<u64> {
     let part = |part: MemoryPart| registry.memory.get(&part).copied();
-    let own = part(MemoryPart::Anonymous)?;
+    let anonymous = part(MemoryPart::Anonymous)?;
     let files = part(MemoryPart::Files).unwrap_or(0);
     let shared = part(MemoryPart::SharedMemory).unwrap_or(0);
-    Some(own.saturating_add(files).saturating_add(shared))
+    Some(anonymous.saturating_add(files).saturating_add(shared))
 }
 
 /// The largest resident size. The size at the end counts also, because the process may have grown after the last sample.
@@ -141,7 +141,7 @@ fn python_in_libc(process: &Process, python_bytes: u64) -> u64 {
 }
 
 /// Python's live blocks at sites whose blocks are on average too large for pymalloc: an estimate, because one site may
-/// have blocks of both sorts.
+/// have small and large blocks.
 fn at_sites_of_large_blocks(process: &Process) -> u64 {
     let sites = process.sums.sites.iter();
     let sites = sites.filter(|site| site.allocator.is_pythons());

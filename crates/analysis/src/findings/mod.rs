@@ -2,7 +2,7 @@
 //! JSON numbers.
 //!
 //! Users must be able to judge a finding, so each has the numbers that support it and those that contradict it.
-//! Thresholds are shares of the session itself: a small part of a large program is not worth a finding.
+//! Most thresholds are shares of the session itself: a small part of a large program is not worth a finding.
 
 mod churn;
 mod growth;

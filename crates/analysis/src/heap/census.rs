@@ -4,7 +4,7 @@ use heaptide_capture::heap::TypeInfo;
 
 use super::kinds::type_name;
 
-/// Objects of one name.
+/// The objects of all types that have this name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindCount {
     pub name: String,

@@ -246,7 +246,7 @@ struct Forest {
 }
 
 impl Forest {
-    /// The smallest semidominator on the path up from `from`, among the finished numbers: those above `current`.
+    /// The smallest semidominator on the path up from `from`, among the finished numbers: those greater than `current`.
     fn least(&mut self, from: u32, current: u32, semi: &[u32]) -> u32 {
         // A number that is not finished counts as itself, even if it is a root.
         if from <= current {

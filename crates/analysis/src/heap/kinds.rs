@@ -139,7 +139,8 @@ fn is_plain_dict(one: &TypeInfo) -> bool {
     one.name == "dict" && one.module == "builtins"
 }
 
-/// The name by which Python code can access a type. Interpreter types that `builtins` does not export are in `types`.
+/// The name by which Python code can access a type. Interpreter types that `builtins` does not export are in `types` or
+/// `weakref`.
 pub fn type_name(one: &TypeInfo) -> String {
     let name = one.full_name();
     let public = match name.as_str() {

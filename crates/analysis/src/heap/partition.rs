@@ -335,12 +335,12 @@ impl Heap {
         let one = self.snapshot.type_of(object);
         let counted: fn(EdgeType) -> bool = match (one.module.as_str(), one.name.as_str()) {
             ("builtins", "list" | "tuple") | ("collections", "deque") => {
-                |kind| kind == EdgeType::Index
+                |edge_type| edge_type == EdgeType::Index
             }
             ("builtins", "dict") | ("collections", "OrderedDict" | "defaultdict") => {
                 |kind| matches!(kind, EdgeType::Key | EdgeType::NumberKey | EdgeType::Item)
             }
-            ("builtins", "set" | "frozenset") => |kind| kind == EdgeType::Element,
+            ("builtins", "set" | "frozenset") => |edge_type| edge_type == EdgeType::Element,
             _ => return None,
         };
         let labels = self.snapshot.edges.labels_of(object).iter();

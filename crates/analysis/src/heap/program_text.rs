@@ -30,7 +30,7 @@ const IMPORT_TABLES: [&str; 6] = [
     "builtin_module_names",
 ];
 
-/// Attributes that the interpreter sets on modules, classes and functions.
+/// Attributes of modules, classes and functions that describe the program and hold no data.
 const INTERPRETER_NAMES: [&str; 10] = [
     "__doc__",
     "__annotations__",

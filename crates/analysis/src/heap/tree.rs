@@ -161,8 +161,10 @@ impl Heap {
     }
 
     /// The number of an object's references of one type.
-    pub fn n_references(&self, object: u32, kind: EdgeType) -> usize {
+    pub fn n_references(&self, object: u32, edge_type: EdgeType) -> usize {
         let labels = self.snapshot.edges.labels_of(object).iter();
-        labels.filter(|label| label.edge_type() == kind).count()
+        labels
+            .filter(|label| label.edge_type() == edge_type)
+            .count()
     }
 }

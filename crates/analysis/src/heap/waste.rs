@@ -1,8 +1,9 @@
 //! Wasted memory: unused capacity of containers, empty containers, duplicate texts, and dicts of instances that could use
 //! `__slots__`.
 //!
-//! The size of a container is compared with the size that the interpreter needs for its content. Containers with shared
-//! keys and subclasses are left out. So are the program text and the import system, which users cannot change.
+//! The size of a container is compared with the size that the interpreter needs for its content. A dict that shares its
+//! keys with others is not sparse, because its size does not include these keys. Subclasses of containers are left out.
+//! So are the program text and the import system, which users cannot change.
 
 use heaptide_capture::heap::{EdgeType, Label, Objects, TypeInfo};
 use rustc_hash::FxHashMap;
@@ -60,7 +61,7 @@ pub struct WasteReport {
 
 /// The size of an empty list, including the collector's header.
 const LIST_BYTES: u64 = 56;
-/// The sizes of an empty dict, of a set with its own table, and of one slot in a set's table.
+/// The sizes of an empty dict, of a set without a separate table, and of one slot in a separate table.
 const DICT_BYTES: u64 = 64;
 const SET_BYTES: u64 = 216;
 const SET_SLOT_BYTES: u64 = 16;
@@ -137,7 +138,7 @@ fn containers(heap: &Heap, text: &ProgramText, sums: &mut Sums) {
             }
             "dict" => {
                 let texts = heap.n_references(object, EdgeType::Key) as u64 == n_items;
-                let needed = dict_bytes(n_items, texts && is_3_11(heap));
+                let needed = dict_bytes(n_items, texts && is_3_11_or_later(heap));
                 (WasteCategory::SparseDict, sparse(size, needed))
             }
             _ => {
@@ -158,11 +159,12 @@ fn sparse(size: u64, needed: u64) -> u64 {
     if size > 2 * needed { size - needed } else { 0 }
 }
 
-fn is_3_11(heap: &Heap) -> bool {
+fn is_3_11_or_later(heap: &Heap) -> bool {
     heap.snapshot.header.python_version >= 0x030b_0000
 }
 
-/// The size that a dict of this many items needs. A table has a power of two slots, of which two thirds are used.
+/// The size that a dict of this many items needs. The number of slots is a power of two, and at most two thirds are
+/// used.
 fn dict_bytes(n_items: u64, texts_only: bool) -> u64 {
     let mut slots = 8u64;
     while slots * 2 / 3 < n_items {
@@ -186,8 +188,8 @@ fn set_slots(n_items: u64) -> u64 {
     if slots == 8 { 0 } else { slots }
 }
 
-/// For each object its first referrer and the reference. One pass over all references finds both: searching the
-/// referrer of each object would take quadratic time for a wide dict.
+/// For each object its first referrer and the reference. One pass over all references finds both. Searching all
+/// references of the referrer once for each object would take quadratic time for a wide dict.
 struct FirstReferrers {
     from: Vec<Option<(u32, Label)>>,
 }

@@ -1,7 +1,7 @@
 //! One row per job name (or per job and worker, host or label): counts, durations, peaks, growth, and a memory limit.
 //!
-//! Quantiles are observed values: the p-quantile is the smallest value that at least a share p of the values does not
-//! exceed.
+//! Quantiles are observed values: the p-quantile is the smallest one for which at least a share p of the values is
+//! lower or equal.
 
 use heaptide_capture::Outcome;
 use rustc_hash::FxHashMap;
@@ -164,7 +164,8 @@ pub struct JobRow {
     pub site: Option<LargestSite>,
     /// The most frequent error.
     pub error: Option<String>,
-    /// The highest resident size plus a fifth, as a multiple of 16 MiB. `None` if no resident size is known.
+    /// The highest resident size plus a fifth, as a multiple of 16 MiB. `None` if no resident size is known, or if only
+    /// those at the start of runs are known.
     pub suggested_limit_bytes: Option<u64>,
     /// Start of the first and of the last run, in seconds since 1970.
     pub first_started: f64,
@@ -349,7 +350,8 @@ impl Group<'_> {
         (PeakKind::Job, peaks, errors)
     }
 
-    /// All numbers have the same basis: the one that most runs have.
+    /// All numbers have the same basis: the job's own blocks, unless they were measured in less than half as many runs
+    /// as the resident size.
     fn retained(&self) -> Option<RetainedPerRun> {
         let blocks = |run: &JobRun| run.numbers.retained_bytes.get();
         let n_blocks = self.iter().filter(|run| blocks(run).is_some()).count();
@@ -410,7 +412,8 @@ impl Group<'_> {
             .or_else(|| self.largest_site_of(true))
     }
 
-    /// Bytes that runs left and bytes at their peaks are never added: a sampled run may have no sample of what it left.
+    /// Bytes that runs left and bytes at their peaks are never added. A sampled run may have sites of its peak only,
+    /// although it left bytes.
     fn largest_site_of(&self, is_of_peak: bool) -> Option<LargestSite> {
         let runs = self
             .iter()

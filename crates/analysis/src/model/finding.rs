@@ -46,7 +46,7 @@ pub enum SentenceValue {
     Bytes(u64),
     Blocks(u64),
     Count(u64),
-    /// The name of a process, as in [`super::ProcessSummary::name`].
+    /// The name of a process, as in [`super::ProcessSummary::shown`].
     Process(String),
     /// A part and its whole.
     Percent(f64, f64),

@@ -2,7 +2,8 @@
 //! merge and lay out.
 //!
 //! The tree is stored in lists: stacks can be too deep for recursion, and a page reads columns faster than objects. Own
-//! allocations of a node are separate for each process, thread and allocator. The page computes sums that include callees.
+//! allocations of a node are separate for each process, thread, allocator and job name. The page computes sums that
+//! include callees.
 
 use std::rc::Rc;
 

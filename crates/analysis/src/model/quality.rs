@@ -120,7 +120,7 @@ pub struct ProcessSummary {
     pub identity: Identity,
     /// The process ID, with parts of the identity if another process of the report has the same ID: `1@web-2`.
     pub name: String,
-    /// The name with the title of the process: `4711 (celery worker)`.
+    /// The name with the title of the process, and with its host if the report covers several: `4711 (celery worker)`.
     pub shown: String,
     /// The role or program alone; empty if unknown.
     pub title: String,

@@ -40,7 +40,7 @@ pub struct ProcessGroup {
     pub name: String,
     pub n_processes: u64,
     pub allocated: Amount,
-    /// Live at the peak of all processes together.
+    /// Live at the moment of [`Quality::peak_moment`].
     pub peak: Amount,
     /// Live at the end.
     pub live: Amount,

@@ -73,7 +73,7 @@ impl Names {
         self.locations.values.iter()
     }
 
-    /// The same location under another file name.
+    /// Interns a location of another session, under another file name if `file` is given.
     pub fn renamed(&mut self, location: &Location, file: Option<Rc<str>>) -> LocationId {
         let location = Location {
             function: self.text(&location.function),

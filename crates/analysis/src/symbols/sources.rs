@@ -19,7 +19,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// At most `max_bytes` of text are returned in all.
+    /// [`Sources::line`] returns at most `max_bytes` of text in all; [`Sources::lines`] has no such limit.
     pub fn new(working_directory: &str, ended_unix_ns: u64, max_bytes: usize) -> Sources {
         Sources {
             working_directory: working_directory.to_owned(),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn only_python_source_that_has_not_changed_since_is_read() {
+    fn only_unchanged_python_source_is_returned_up_to_the_byte_limit() {
         let folder = folder("refused");
         fs::write(folder.join("key.pem"), "secret\n").expect("written");
         fs::write(folder.join("a.py"), "one\n").expect("written");

@@ -319,6 +319,7 @@ impl Builder<'_> {
         }
     }
 
+    /// Notes the sum of the largest swap sizes of all processes. Each process may have reached its own at another time.
     fn swap(&mut self, timeline: &Timeline) {
         let highest = |process: &Process| {
             process

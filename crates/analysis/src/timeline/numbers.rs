@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn sum_counts_each_curve_from_its_first_to_its_last_sample() {
+    fn sum_counts_each_curve_until_one_interval_after_its_last_sample() {
         let (a, b) = (
             curve(&[(0.0, 10), (1.0, 10), (2.0, 10)]),
             curve(&[(0.5, 1), (0.9, 2)]),

@@ -1,4 +1,5 @@
-//! A column of a snapshot as blocks in the file: encoded numbers, compressed and with a checksum per megabyte.
+//! A column of a snapshot as blocks in the file. Each block has about a megabyte of encoded numbers, compressed, and a
+//! checksum.
 //!
 //! ```text
 //! 0 tag (u32)   4 raw length (u32)   8 stored length (u32)   12 zero (u32)   16 checksum of the stored bytes (u64)   24 bytes

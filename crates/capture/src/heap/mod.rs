@@ -133,7 +133,7 @@ pub struct Objects {
     pub types: Vec<u32>,
     /// Bytes as in `sys.getsizeof`, including the header of the garbage collector.
     pub sizes: Vec<u64>,
-    /// Bytes of buffers outside the object that `sys.getsizeof` does not count (numpy, …).
+    /// Bytes of the object that `sys.getsizeof` does not count, such as attribute values stored without a dict.
     pub extras: Vec<u64>,
     pub flags: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl Objects {
         self.addresses.is_empty()
     }
 
-    /// Returns the bytes of an object, including its buffers.
+    /// Returns the bytes of an object, including those that `sys.getsizeof` does not count.
     pub fn bytes(&self, object: u32) -> u64 {
         let at = object as usize;
         let size = self.sizes.get(at).copied().unwrap_or(0);
@@ -333,7 +333,7 @@ impl HeapSnapshot {
         at.ok().map(|at| self.values[at].text.as_str())
     }
 
-    /// Returns the bytes of all objects, including their buffers.
+    /// Returns the bytes of all objects, including those that `sys.getsizeof` does not count.
     pub fn total_bytes(&self) -> u64 {
         let sizes = self.objects.sizes.iter().chain(&self.objects.extras);
         sizes.fold(0, |sum, bytes| sum.saturating_add(*bytes))

@@ -17,7 +17,7 @@ pub struct CodeText {
     pub name: String,
     pub qualified_name: String,
     pub file: String,
-    /// A copy of the interpreter's table; its format depends on the Python version in the header.
+    /// As in [`Code::line_table`].
     pub line_table: Vec<u8>,
 }
 
@@ -100,8 +100,7 @@ pub struct Registry {
     pub own_memory: u64,
     /// Parts of the process's memory that are not sums of blocks.
     pub memory: BTreeMap<MemoryPart, u64>,
-    /// The jobs that ran while the process was recorded.
-    /// Shared, because there may be very many.
+    /// The jobs that ran while the process was recorded. Shared, because there may be very many.
     pub jobs: Arc<Jobs>,
     /// Labels set after the header was written; [`super::Capture`] puts them into the header.
     pub labels: Labels,

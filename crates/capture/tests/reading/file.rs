@@ -117,7 +117,7 @@ pub fn registry_chunk(number: u32, entries: &[Entry]) -> Chunk {
     }
 }
 
-/// Puts a chunk into a slot; bytes of an older chunk may remain after it.
+/// Puts a chunk into a slot. The other bytes are invalid, because those of an older chunk may remain there.
 pub fn fill_slot(slot: &mut [u8], chunk: &Chunk) {
     let head = SlotHead {
         chunk: chunk.head,

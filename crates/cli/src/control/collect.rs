@@ -193,7 +193,7 @@ fn copy(client: &ControlClient, mut answer: Answer, file: &mut File) -> Result<u
     }
 }
 
-/// Writes the sources of the files. Sources of earlier collections into the same folder stay.
+/// Writes the sources of the files. Keeps the sources of earlier collections, except those with the same address.
 fn write_sources(folder: &Path, new: Vec<Value>) -> Result<(), Failure> {
     let path = folder.join(COLLECTED);
     let known: Value =

@@ -21,8 +21,9 @@ pub(crate) struct RunningProgram {
     pub state: String,
     pub pids: Vec<u32>,
     pub run: String,
-    /// The role or program, and the labels, of each process.
+    /// The role or program of each process.
     pub titles: Vec<String>,
+    /// The labels of each process.
     pub labels: Vec<Labels>,
     /// The private socket of each process.
     pub addresses: Vec<Address>,
@@ -155,8 +156,8 @@ pub(crate) fn other_user(pid: u32) -> Option<u32> {
     (user != 0 && owner != user).then_some(owner)
 }
 
-/// Returns the folders that hold the sockets of programs: for root, those of all users. A folder that another user made under
-/// this name is left out: its sockets would receive requests and tokens.
+/// Returns the folders that hold the sockets of programs: for root, those of all users. A folder that does not belong
+/// to the user in its name is left out: its sockets would receive requests and tokens.
 fn folders() -> Vec<PathBuf> {
     if let Some(chosen) = chosen_folder() {
         return vec![chosen];

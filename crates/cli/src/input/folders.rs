@@ -15,7 +15,7 @@ use crate::exit::Failure;
 
 /// The file in which `heaptide ctl collect` stores the sources of the other files.
 pub(crate) const COLLECTED: &str = "collected.json";
-/// Deeper folders are not searched: links could lead in circles.
+/// Deeper folders are not searched. `heaptide ctl collect` creates two levels.
 const MAX_DEPTH: usize = 6;
 
 /// Replaces each folder by the captures in it, sorted by name.
@@ -82,7 +82,7 @@ fn search(
 }
 
 /// Returns the captures of the processes that joined the session of this capture. Their names are its name followed by
-/// process IDs, each with a number or without.
+/// process IDs; a process ID may be followed by `-` and a number.
 pub(crate) fn children_of(capture: &Path) -> Vec<PathBuf> {
     let (Some(folder), Some(name)) = (capture.parent(), capture.file_name()) else {
         return Vec::new();

@@ -139,14 +139,14 @@ fn find(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<(), Fai
     entries.sort_by_key(std::fs::DirEntry::file_name);
     for entry in entries {
         // Links are not followed: they could lead in circles.
-        let Ok(kind) = entry.file_type() else {
+        let Ok(file_type) = entry.file_type() else {
             continue;
         };
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        if kind.is_dir() && depth > 0 {
+        if file_type.is_dir() && depth > 0 {
             find(&entry.path(), depth - 1, files)?;
-        } else if kind.is_file() {
+        } else if file_type.is_file() {
             let is_records = name.starts_with("jobs-") && name.ends_with(".jsonl");
             // Captures of forked children have their process ID after the extension.
             if is_records || name.ends_with(".tide") || name.contains(".tide.") {

@@ -34,7 +34,8 @@ pub(crate) fn argument() -> Arg {
         .help("captures, or folders with captures; those of several processes are merged [default: the newest]")
 }
 
-/// Returns the named captures and folders; without any, the newest capture of the current folder with its children.
+/// Returns the named captures and folders; by default the newest capture of the current folder and those of its child
+/// processes.
 fn paths(matches: &ArgMatches) -> Result<Vec<&PathBuf>, Failure> {
     match matches.get_many::<PathBuf>("captures") {
         Some(paths) => Ok(paths.collect()),
@@ -159,7 +160,7 @@ pub(crate) fn session_of<'a>(
     Ok(session)
 }
 
-/// Replays the named captures once more, for the sums of their jobs by name.
+/// Replays the named captures separately from [`session`], for the sums of their jobs by name.
 pub(crate) fn job_groups(matches: &ArgMatches) -> Result<Vec<JobGroup>, Failure> {
     let captures = open(matches)?;
     let n_events = captures.iter().map(Capture::n_events).sum();

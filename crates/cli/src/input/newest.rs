@@ -59,7 +59,8 @@ pub(crate) fn is_snapshot(path: &Path) -> bool {
     read.is_ok_and(|n_bytes| is_heap_file(&first[..n_bytes]))
 }
 
-/// Returns the newest capture of the current folder, followed by those of its children, and prints its name once.
+/// Returns the session of the newest capture of the current folder: its first capture, followed by those of child
+/// processes. Prints the name of the first capture once.
 pub(crate) fn newest_session() -> Result<&'static [PathBuf], Failure> {
     static NEWEST: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let newest = NEWEST.get_or_init(|| {

@@ -65,10 +65,10 @@ impl ReplayedCapture {
         !mode.aggregate && mode.sample_bytes == 0 && !self.has_filters && process.sums.has_totals
     }
 
-    /// Passes the events and the samples of the resident size to `sink`, in order of time.
+    /// Passes the events and the samples of the resident size to `handle`, in order of time.
     pub(crate) fn replay(
         &self,
-        sink: &mut dyn FnMut(Step) -> io::Result<()>,
+        handle: &mut dyn FnMut(Step) -> io::Result<()>,
     ) -> Result<io::Result<()>, Failure> {
         // Opened again, because loading consumed the first capture.
         let process = self.process();
@@ -76,12 +76,12 @@ impl ReplayedCapture {
         let mut samples = self.stacks().resident.iter().copied().peekable();
         let mut result = events(&capture, process, &self.index[0], &mut |event| {
             while let Some(sample) = samples.next_if(|it| it.elapsed_ns <= event.elapsed_ns) {
-                sink(Step::Resident(sample))?;
+                handle(Step::Resident(sample))?;
             }
-            sink(Step::Event(event))
+            handle(Step::Event(event))
         });
         for sample in samples {
-            result = result.and_then(|()| sink(Step::Resident(sample)));
+            result = result.and_then(|()| handle(Step::Resident(sample)));
         }
         Ok(result)
     }

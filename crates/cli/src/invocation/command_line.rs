@@ -178,7 +178,7 @@ impl ValueOptions {
         self.short.extend(more.short);
     }
 
-    /// Whether this is the option that names captures instead of a program.
+    /// Whether `word` is the option that names captures instead of a program.
     fn names_captures(&self, word: &OsStr) -> bool {
         let name = word.as_bytes().strip_prefix(b"--");
         let name = name.and_then(|name| name.split(|&byte| byte == b'=').next());

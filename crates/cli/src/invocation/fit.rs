@@ -4,7 +4,7 @@ use clap::Command;
 
 use crate::output::terminal_size;
 
-/// Longer lines are hard to read, and all texts fit into this width as they are.
+/// Longer lines are hard to read. All texts fit into this width without wrapping.
 const MAX_WIDTH: usize = 100;
 /// The second column of a table moves to lines of its own if less than this is left for it.
 const MIN_COLUMN: usize = 24;

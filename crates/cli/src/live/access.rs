@@ -35,7 +35,7 @@ impl ServerToken {
             .is_ok()
             .then_some(folder);
         let token = created.as_ref().and_then(|folder| {
-            // An earlier server at this port may have left a token, which another program may have received since.
+            // An earlier server at this port may have left a token that another program knows by now.
             let _ = fs::remove_file(folder.join(token::FILE));
             Token::in_folder(folder).ok()
         });

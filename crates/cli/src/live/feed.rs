@@ -56,8 +56,9 @@ struct State {
 }
 
 impl Feed {
-    /// Follows a capture. With `expected`, the capture may not exist yet, and a capture of another process at the same
-    /// path is ignored until the expected process replaces it. `is_over` returns whether a process has ended.
+    /// Follows a capture. `expected` is the ID of the process that will write it. With it, the capture may not exist
+    /// yet, and a capture of another process at the same path is ignored until the expected process replaces it.
+    /// `is_over` returns whether a process has ended.
     pub(crate) fn follow(
         path: &Path,
         expected: Option<u32>,
@@ -181,7 +182,7 @@ impl Writer {
     }
 }
 
-// Without this, a caller that waits for the last update of a panicked thread would never return.
+// Without this, a viewer would wait for ever for updates of a thread that panicked.
 impl Drop for Writer {
     fn drop(&mut self) {
         if thread::panicking() {

@@ -124,17 +124,17 @@ fn show_here(
     };
     let pid = program.pid;
     let feed = Feed::follow(capture, Some(pid), |pid| !is_running(pid));
-    let left = terminal::show_live(
+    let exit = terminal::show_live(
         &feed,
         Some(&mut program),
         JobOptions::default(),
         Paint::of_environment(),
     );
     let forwarder = Forwarder::start(pid);
-    match left {
+    match exit {
         Ok(Exit::Key) => {}
         Ok(Exit::Signal(number)) => send(pid, number),
-        // Without a view the program still runs.
+        // The program continues without a view.
         Err(failure) => drop(failure.report()),
     }
     let status = program.print_until_the_end(&mut child);

@@ -26,7 +26,7 @@ const MAX_STRANGERS: usize = 4;
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request waits for a new update before the last one is sent again.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long the command delays its exit for viewers that have not received the last update.
+/// How long the command delays its exit for viewers of the same user that have not received the last update.
 const LAST_UPDATE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) struct Server(Arc<Shared>);
@@ -75,7 +75,8 @@ impl Server {
         server
     }
 
-    /// Waits until all viewers have the last update, up to a time limit.
+    /// Waits until all viewers of the program's user have the last update, up to a time limit. Viewers of other users
+    /// may miss it.
     pub(crate) fn finish(&self) {
         self.0.token.remove();
         let until = Instant::now() + LAST_UPDATE_TIMEOUT;

@@ -151,7 +151,7 @@ fn time(name: &'static str) -> Arg {
         .hide_short_help(true)
 }
 
-/// `500ms`, `90`, `90s`, `1.5m`, `2h`.
+/// Parses a time: `500ms`, `90`, `90s`, `1.5m`, `2h`.
 fn nanoseconds(text: &str) -> Result<u64, String> {
     let units = [
         ("ms", 1e6),

@@ -167,7 +167,8 @@ impl<'a> PrefaceParts<'a> {
         has_events: bool,
     ) -> Preface<'a> {
         let sums = &process.sums;
-        // A bounded capture has only its last events; every block that is not live was freed.
+        // Without a list of events, their number is computed: every block was allocated, and every block that is not
+        // live at the end was freed.
         let n_summed = sums.total.count.saturating_mul(2);
         Preface {
             format,

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! 8  address, or 0 in a sample of the resident size
-//! 8  bytes; 0 in a free
+//! 8  bytes; 0 in a free by function 1 or 5
 //! 4  number of the stack plus 1, or 0
 //! 4  number of the thread
 //! 4  milliseconds

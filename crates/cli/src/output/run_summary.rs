@@ -139,8 +139,8 @@ fn peak(stats: &Stats, is_sampled: bool) -> String {
     }
 }
 
-/// The findings that name the responsible lines: the line that grows, and the lines that hold most at the peak and at
-/// the end. A line is named once.
+/// The findings that name the responsible lines: the line that holds most at the peak, the line that grows fastest, and
+/// the line that holds most at the end unless it is one of these.
 fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
     let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
     let found = [named("holds_most"), named("grows")];

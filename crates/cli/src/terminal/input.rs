@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn search_ignores_case_until_it_is_cleared() {
+    fn search_ignores_case_and_matches_everything_once_cleared() {
         let mut search = Search::default();
         search.open();
         for letter in "LoaX".chars() {

@@ -62,8 +62,8 @@ pub(crate) fn show(
     let mut screen = Screen::open()?;
     loop {
         view.state.take(feed.newest());
-        if let Err(left) = screen.draw(|frame| view.draw(frame)) {
-            return Ok(left);
+        if let Err(exit) = screen.draw(|frame| view.draw(frame)) {
+            return Ok(exit);
         }
         match screen.wait(FRAME_INTERVAL) {
             ViewEvent::Key(key) if view.state.key(key, view.n_rows) == Reaction::Quit => {
@@ -78,7 +78,7 @@ pub(crate) fn show(
                     return Ok(Exit::Key);
                 }
             }
-            ViewEvent::Exit(left) => return Ok(left),
+            ViewEvent::Exit(exit) => return Ok(exit),
             _ => {}
         }
     }

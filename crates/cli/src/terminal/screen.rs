@@ -59,7 +59,7 @@ pub(crate) enum ViewEvent {
     Exit(Exit),
 }
 
-/// Whether standard input and output are a terminal.
+/// Whether standard input and output are a terminal that can show a view.
 pub(crate) fn is_possible() -> bool {
     io::stdout().is_terminal() && io::stdin().is_terminal() && !is_dumb()
 }

@@ -63,8 +63,8 @@ impl Program {
     /// Joins the recording that the run wants, if this process is not recorded. Called when the process starts, by a thread
     /// that may wait for the interpreter. Returns a warning.
     ///
-    /// A forked child continues the recording of its parent. `stop` did not reach it if it had no socket yet; then the
-    /// recording is no longer wanted, and ends here.
+    /// A forked child continues the recording of its parent. If it had no socket yet when `stop` was called, `stop` did
+    /// not reach it. The run then no longer wants the recording, so the child ends it here.
     pub(crate) fn join_wanted(&self, is_forked: bool) -> Result<Option<String>, String> {
         let wanted = self.wanted();
         if let (Some(path), true) = (self.recorder.recording(), is_forked) {

@@ -11,7 +11,7 @@ use crate::routes::BASE;
 use crate::sessions::{Capture, Session};
 use heaptide_capture::{Header, Identity, Labels, identity};
 
-/// Stopping or listing a session larger than this does not compute its numbers.
+/// The most bytes of captures whose numbers one request to stop or to list sessions computes.
 pub(crate) const MAX_BYTES_FOR_QUICK_STATS: u64 = 256 << 20;
 const MAX_STATS_BYTES: u64 = 1 << 20;
 

@@ -42,7 +42,7 @@ pub(super) struct Active {
 }
 
 /// A complete request that has a thread.
-pub(super) type Job = (crate::Request, Arc<Active>);
+pub(super) type Assigned = (crate::Request, Arc<Active>);
 
 impl Workers {
     pub(super) fn new() -> Workers {
@@ -57,7 +57,7 @@ impl Workers {
     }
 
     /// Takes a request. Returns it if a new thread must answer it; otherwise it waits for a running thread.
-    pub(super) fn submit(&self, complete: Complete) -> Option<Job> {
+    pub(super) fn submit(&self, complete: Complete) -> Option<Assigned> {
         let mut state = lock(&self.state);
         if state.active.len() < MAX_AT_ONCE {
             return Some(state.activate(complete));
@@ -76,7 +76,7 @@ impl Workers {
     }
 
     /// Ends the work on a request. Returns the next waiting request, or `None` if the thread must end.
-    pub(super) fn next(&self, done: &Arc<Active>) -> Option<Job> {
+    pub(super) fn next(&self, done: &Arc<Active>) -> Option<Assigned> {
         let mut state = lock(&self.state);
         state.end(done);
         self.one_ended.notify_all();
@@ -139,7 +139,7 @@ impl Workers {
 }
 
 impl State {
-    fn activate(&mut self, (request, connection): Complete) -> Job {
+    fn activate(&mut self, (request, connection): Complete) -> Assigned {
         let active = Arc::new(Active {
             connection,
             last_progress: AtomicU64::new(0),

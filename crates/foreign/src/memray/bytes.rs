@@ -24,7 +24,7 @@ impl<'a> Bytes<'a> {
         Some(first)
     }
 
-    /// Reads a number; bits beyond 64 are dropped.
+    /// Reads a number. No valid number has more than ten bytes; of further bytes only the lowest bit counts, as bit 63.
     #[inline(always)]
     pub fn number(&mut self) -> Option<u64> {
         let mut value = 0u64;

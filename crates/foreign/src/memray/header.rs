@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! "memray\0"  u32 format  u32 Python's version  u8 native stacks?  u8 content: 0 all allocations, 1 sums
-//! u64 allocations and frees  u64 frames (always 0)  u64 start  u64 end (milliseconds since 1970)
+//! u64 allocations and frees  u64 frames (not used)  u64 start  u64 end (milliseconds since 1970)
 //! text command line  u32 process  u64 main thread  u64 number of memray's frames at its root
 //! u8 Python's allocator  u8 Python's allocators recorded?  u8 object lifetimes recorded?
 //! format 13: text standard library  texts site-packages, empty one at the end  texts sys.path, empty one at the end

@@ -6,7 +6,7 @@
 //!                                  signed step of the native stack's number, if those are recorded and it is not a `free`;
 //!                                  size, unless it is a `free`
 //! 01.....e  push                   code object, signed instruction; e: called from C
-//! 001ppppc  object created/freed   only in files that track object lifetimes; not read
+//! 001ppppc  object created/freed   only in files that track object lifetimes; counts as damage
 //! 0001nnnn  pop                    n + 1 frames
 //! 0x01      trailer
 //! 0x02      resident size          bytes, milliseconds since the start

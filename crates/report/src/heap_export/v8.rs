@@ -1,8 +1,8 @@
 //! Heap snapshots in V8's format, for Chrome DevTools, memlab and similar tools.
 //!
 //! Nodes and references are plain numbers in the order that the loader of DevTools expects; texts come last. Sizes have 32
-//! bits, so a larger object gets additional nodes for its memory. IDs are odd and derived from addresses, so that two
-//! snapshots of one process can be compared.
+//! bits, so a larger object gets additional nodes for its memory. IDs of objects are odd and derived from addresses, so
+//! that two snapshots of one process can be compared.
 
 use std::io::{self, Write};
 
@@ -34,7 +34,7 @@ const WEAK: u32 = 6;
 
 const META: &str = r#""meta":{"node_fields":["type","name","id","self_size","edge_count","trace_node_id","detachedness"],"node_types":[["hidden","array","string","object","code","closure","regexp","number","native","synthetic","concatenated string","sliced string","symbol","bigint","object shape"],"string","number","number","number","number","number"],"edge_fields":["type","name_or_index","to_node"],"edge_types":[["context","element","property","internal","hidden","shortcut","weak"],"string_or_number","node"],"trace_function_info_fields":["function_id","name","script_name","script_id","line","column"],"trace_node_fields":["id","function_info_index","count","size","children"],"sample_fields":["timestamp_us","last_assigned_id"],"location_fields":["object_index","script_id","line","column"]}"#;
 
-/// The groups below the root node, in the order of [`RootCategory`]; garbage comes last.
+/// The groups below the root node, in the order of [`root_group`]; garbage comes last.
 const GROUPS: [&str; 7] = [
     "(interpreter)",
     "(modules)",
@@ -136,7 +136,7 @@ impl<'a> Export<'a> {
         self.heap.snapshot.edges.len() + self.n_extra()
     }
 
-    /// The position of an object's node, as edges refer to it.
+    /// The position of a node, as edges refer to it.
     fn position(node: u32) -> u64 {
         u64::from(node) * NODE_FIELDS as u64
     }
@@ -221,7 +221,7 @@ impl<'a> Export<'a> {
         Ok(())
     }
 
-    /// The name of a node: a text is its own name, any other object has the name of its kind.
+    /// The name of a node: the stored value of the object, or else its kind, followed by its own name if it has one.
     fn node_name(&mut self, object: u32) -> u32 {
         let heap = self.heap;
         let kind = heap.kinds.of(object);
@@ -238,20 +238,20 @@ impl<'a> Export<'a> {
 
     fn write_edges(&self, out: &mut dyn Write, nodes: &[Synthetic]) -> io::Result<()> {
         let mut comma = "";
-        for &(kind, name, node) in nodes.iter().flat_map(|node| &node.edges) {
-            writeln!(out, "{comma}{kind},{name},{}", Export::position(node))?;
+        for &(edge_type, name, node) in nodes.iter().flat_map(|node| &node.edges) {
+            writeln!(out, "{comma}{edge_type},{name},{}", Export::position(node))?;
             comma = ",";
         }
         let mut next_extra = N_SYNTHETIC + self.heap.n_objects() as u32;
         for object in 0..self.heap.n_objects() as u32 {
             for (target, label) in self.heap.snapshot.edges.of(object) {
-                let (kind, name) = if self.heap.only_runs_in(object, target) {
+                let (edge_type, name) = if self.heap.only_runs_in(object, target) {
                     (WEAK, self.weak)
                 } else {
                     self.edge(label)
                 };
                 let position = Export::position(N_SYNTHETIC + target);
-                writeln!(out, "{comma}{kind},{name},{position}")?;
+                writeln!(out, "{comma}{edge_type},{name},{position}")?;
                 comma = ",";
             }
             for _ in 0..self.large.get(&object).copied().unwrap_or(0) {
@@ -284,8 +284,8 @@ impl<'a> Export<'a> {
     }
 }
 
-fn root_group(kind: RootCategory) -> usize {
-    match kind {
+fn root_group(category: RootCategory) -> usize {
+    match category {
         RootCategory::Interpreter => 0,
         RootCategory::Module => 1,
         RootCategory::Type => 2,

@@ -1,7 +1,7 @@
 //! Draws a few objects and their references: as SVG or PNG, as a page with the picture, or as dot for other programs.
 //!
 //! Referrers are above their referents. In reading order: `layers` assigns every box, label and bend of an arrow to a
-//! layer and orders the layers. `coordinates` computes positions. `layout` does both for each connected part, `routes`
+//! layer and orders each layer. `coordinates` computes positions. `layout` does both for each connected part, `routes`
 //! draws the arrows, and `svg`, `png`, `page` and `dot` write files. Boxes and labels never overlap, and no arrow
 //! crosses a label or a box. Each has its own slot in a layer, and arrows change position only between layers. The same
 //! graph always gives the same picture.

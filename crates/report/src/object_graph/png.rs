@@ -136,7 +136,7 @@ fn draw_box(image: &mut Image, node: &Node, rect: &Rect) {
     }
 }
 
-/// Writes text that the layout has measured with `pitch` pixels per character, each in the middle of its slot.
+/// Writes text that the layout has measured with `pitch` pixels per character, each in the middle of its cell.
 fn text(
     image: &mut Image,
     left: f64,

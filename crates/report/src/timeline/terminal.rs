@@ -158,7 +158,7 @@ fn calls(
     Ok(())
 }
 
-/// `├─work 1.2s──┤`, shortened to the width.
+/// `├work 1.20 s──┤`, shortened to the width.
 fn bar(text: &str, len: usize, is_solid: bool) -> String {
     let (open, fill, close) = if is_solid {
         ('▕', ' ', '▏')

@@ -26,7 +26,8 @@ pub use formats::Format;
 /// The frame name for stacks without a Python frame, in formats that need a frame.
 const NO_FRAMES: &str = "<stack trace unavailable>";
 
-/// Writes the export. Formats with one measure contain `measure`; formats with several contain it first.
+/// Writes the export. Formats with one measure contain `measure`. pprof and speedscope contain all measures and open
+/// with it; JSON and Chrome's format ignore it.
 pub fn write(
     format: Format,
     model: &StackModel,

@@ -45,7 +45,7 @@ impl Bucket {
         (matches != 0).then(|| matches.trailing_zeros() as usize % WAYS)
     }
 
-    /// Returns the number of blocks that lie after this bucket because it, or one before it, was full.
+    /// Returns the number of blocks that passed this bucket because it was full, and lie in a later one.
     #[inline(always)]
     fn n_past(&self) -> u64 {
         self.addresses[0] >> ADDRESS_BITS

@@ -11,7 +11,7 @@ struct Events {
 }
 
 impl Events {
-    /// A run also ends after each event in `cuts`.
+    /// `cuts` are numbers of events after which a run also ends.
     fn new(events: &[(u32, Op)], cuts: &[usize]) -> Events {
         let of_stream = |stream: u32| {
             let own = events.iter().filter(|(owner, _)| *owner == stream);

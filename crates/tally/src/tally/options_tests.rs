@@ -145,7 +145,7 @@ fn naive_sums(events: &[(u32, Op)], edges: &[u64], threshold: usize) -> NaiveSum
     naive_sums
 }
 
-/// Edges at times without events: halving is exact for any edges.
+/// Any ascending edges, also at the times of events: sums must be exact at each of them.
 fn edges() -> impl Strategy<Value = Vec<u64>> {
     let steps = prop::collection::vec(1u64..30, 1..9);
     (0u64..20, steps, any::<bool>()).prop_map(|(first, steps, is_open)| {
@@ -230,7 +230,7 @@ proptest! {
 }
 
 #[test]
-fn numbers_of_cohorts_are_reused() {
+fn site_with_blocks_in_thousands_of_bins_takes_less_than_a_mebibyte() {
     let op = |action, address| Op {
         address,
         size: 64,

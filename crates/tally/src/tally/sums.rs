@@ -22,8 +22,8 @@ pub struct Sums {
     pub temporary: Amount,
     /// Live on the heap at the end.
     pub live: Amount,
-    /// Bytes of live blocks of Python's allocators that are larger than 512 bytes: Python takes them from libc. `None` if the
-    /// capture ends with sums and has no single blocks.
+    /// Bytes of live blocks of Python's allocators that are larger than 512 bytes: Python takes them from libc. `None` if
+    /// no single live block is known, as in a capture that ends with sums.
     pub large_python_bytes: Option<u64>,
     /// Live at the peak of the heap. All sites determine the time of the peak, also unwanted ones.
     pub peak: Amount,

@@ -34,7 +34,7 @@ class _Guppy:
 
 
 class Root:
-    """A new session: ``Root().guppy.heapy.Use`` has heapy's operations; other attributes are imported modules."""
+    """guppy's root object: ``Root().guppy.heapy.Use`` has heapy's operations; other attributes are imported modules."""
 
     def __init__(self) -> None:
         self.guppy = _Guppy()

@@ -68,7 +68,7 @@ def memory_usage(*args: Any, **options: Any) -> Any:
     function = target[0] if isinstance(target, (list, tuple)) and 1 <= len(target) <= 3 else None
     if isinstance(target, str) or (function is not None and not callable(function)):
         raise TypeError(f"memory_usage takes a function, a process ID or a Popen, not {target!r}")
-    # The tenth parameter.
+    # `backend` is the tenth parameter.
     choose_backend(args[9] if len(args) > 9 else options.get("backend"))
     return _memory_usage(*args, **options)
 

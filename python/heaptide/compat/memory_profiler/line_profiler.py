@@ -176,7 +176,7 @@ class LineProfiler:
         self.enable_count += 1
 
     def disable_by_count(self) -> None:
-        """Disable the profiler once there were as many calls as of :meth:`enable_by_count`."""
+        """Undo one call of :meth:`enable_by_count` on this thread; undoing the last one disables the profiler there."""
         count = getattr(self._thread, "count", 0)
         if count > 0:
             self._thread.count = count - 1

@@ -15,7 +15,7 @@ _MIB = 1 << 20
 
 
 def choose_backend(new_backend: str | None = None) -> str:
-    """Return the backend that is used for the requested one. An unknown backend raises KeyError."""
+    """Return the requested backend, or psutil if it is None. An unknown backend raises KeyError."""
     if new_backend is None:
         return "psutil"
     if new_backend not in BACKENDS and new_backend != "tracemalloc":
@@ -26,7 +26,7 @@ def choose_backend(new_backend: str | None = None) -> str:
 def _get_memory(
     pid: int, backend: str, timestamps: bool = False, include_children: bool = False, filename: str | None = None
 ) -> Any:
-    """Return the size of a process, -1 for this one, or a pair of size and time."""
+    """Return the size of a process, or size and time if `timestamps` is true. The `pid` -1 names this process."""
     if backend == "tracemalloc":
         size, now = _traced(filename), time.time()
     else:

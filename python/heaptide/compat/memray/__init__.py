@@ -39,7 +39,8 @@ __all__ = [
     "start_thread_trace",
 ]
 
-# Modules that ``import memray`` also loads, so that ``memray._memray.compute_statistics`` needs no other import.
+# memray imports these modules when it is imported. Here the first use imports them, so that code such as
+# ``memray._memray.compute_statistics`` needs no other import.
 _MODULES = ("_destination", "_ipython", "_memray", "_metadata", "_stats", "_version")
 
 

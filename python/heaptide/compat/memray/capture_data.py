@@ -29,7 +29,7 @@ _NO_CAPTURE = (
     "its header is damaged",
     "there is no capture in the folder ",
 )
-# A record of `crates/cli/src/output/packed_events.rs`. A block to read at once has a whole number of records.
+# A record of `crates/cli/src/output/packed_events.rs`. `_BLOCK` bytes, a whole number of records, are read at once.
 _RECORD = struct.Struct("<QQIIIBBH")
 _BLOCK = _RECORD.size << 12
 
@@ -144,7 +144,7 @@ class EventList:
                 return
 
     def trace(self, stack: int) -> Trace:
-        """Return the stack of an event: its number plus 1, or 0 if it has none."""
+        """Return a call stack. `stack` is a field of an event: the number of the stack plus 1, or 0 if it has none."""
         found = self._traces.get(stack)
         if found is None:
             frames, _ = self._resolve(stack - 1)

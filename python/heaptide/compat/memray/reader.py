@@ -91,7 +91,7 @@ class FileReader:
     def get_temporal_high_water_mark_allocation_records(
         self, merge_threads: bool = True
     ) -> tuple[list[TemporalAllocationRecord], list[int]]:
-        """Return the sites of blocks that were live at the peak between two snapshots, and these peaks in bytes."""
+        """Return the sites of blocks that were live at the peak of an interval between snapshots, and the peaks."""
         events = self._events("get allocation history using")
         return temporal.high_water_marks(events, self._max_memory_records, merge_threads)
 

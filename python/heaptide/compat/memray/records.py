@@ -269,7 +269,7 @@ class Interval:
 
 
 class TemporalAllocationRecord(_Traced):
-    """An allocation site, and when its blocks were allocated."""
+    """An allocation site, and the intervals in which its blocks were live."""
 
     def __init__(self, tid: int, allocator: int, thread_name: str, trace: Trace, intervals: list[Interval]) -> None:
         self.tid = tid

@@ -125,9 +125,9 @@ def lifetimes(events: EventList, max_snapshots: int, merge_threads: bool) -> lis
 def high_water_marks(
     events: EventList, max_snapshots: int, merge_threads: bool
 ) -> tuple[list[TemporalAllocationRecord], list[int]]:
-    """Return the sites of blocks that were live at the peak between two snapshots, and these peaks in bytes."""
+    """Return the sites of blocks that were live at the peak of an interval between snapshots, and the peaks."""
     lives = _Lives(events, max_snapshots, merge_threads)
-    # Between two snapshots: the number of the event that led to the peak, and the peak.
+    # For each interval between snapshots: the number of the event that led to the peak, and the peak.
     moments: list[int] = []
     peaks: list[int] = []
     heap = at = 0

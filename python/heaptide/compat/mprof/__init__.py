@@ -5,7 +5,8 @@ differences are deliberate, because jobs depend on them:
 
 - The exit code is always the program's. If a signal kills the program, this command ends by the same signal.
 - Interpreter options of this command, such as ``-O`` and ``-u``, also apply to the program.
-- Each run writes a new file. If the file of ``--output`` exists, it is renamed after the time of its last write.
+- Each run writes a new file. A file that exists under the name of ``--output`` is renamed first: its new name contains
+  the time of its last write.
 - MPI ranks on one host write separate files: ``--output node.dat`` becomes ``node-rank3.dat``.
 """
 

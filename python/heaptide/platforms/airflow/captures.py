@@ -49,7 +49,7 @@ def name_for(key: dict[str, Any], folder: str) -> str:
 
 
 def drop_inherited() -> None:
-    """Stop a recording that this forked process inherited, and remove its file. The process gets a new recording."""
+    """Stop a recording that this forked process inherited, and remove its file. The caller may start another one."""
     ended = tracker.stop() if tracker.active() else None
     if ended is not None:
         _remove(ended[0])

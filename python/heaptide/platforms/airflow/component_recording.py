@@ -30,7 +30,7 @@ FOLLOWS_ALL_FORKS = {"api": "worker", "triggerer": "child"}
 # A process renews its entry in the list of processes after this time, because other hosts cannot check whether it runs.
 NOTE_SECONDS = 60
 
-# A worker of a component waits at most this long for the component's own process to start its recording.
+# A worker of a component waits at most this many seconds for the component's own process to start its recording.
 MAX_WAIT_FOR_MAIN = 30
 
 _lock: int | None = None
@@ -54,8 +54,8 @@ def begin(name: str, chosen: Profiling) -> str:
         "keep": chosen.keep,
         "max_size": chosen.max_size,
         "follow_fork": name in FOLLOWS_ALL_FORKS,
-        # Workers of an API server are new interpreters, which join. Interpreters that tasks start must not join the
-        # scheduler.
+        # Workers of an API server are new interpreters, which join the session. Interpreters that tasks start must not
+        # join the scheduler's session.
         "children": name == "api",
         "detailed_tracing": False,
         **options,

@@ -60,7 +60,7 @@ class Profiling:
 
     @property
     def is_configured(self) -> bool:
-        """Whether any key has a value, even one that selects nothing because it is misspelt."""
+        """Whether a key selects something, also for memray. Invalid keys and values count, to be reported."""
         return self.selects_something or bool(self._problems or self.memray_components)
 
     @property
@@ -88,7 +88,7 @@ class Profiling:
         )
 
     def options(self, *, is_task: bool, component: str = "") -> dict[str, Any]:
-        """Return the arguments of `RecordingOptions` for a component or a task."""
+        """Return the arguments of `RecordingOptions.checked` for a component or a task."""
         mode = self.mode or ("sampled" if is_task else "exact")
         is_detailed = self.is_detailed and component in self.memray_components and not self.mode
         return {

@@ -2,7 +2,7 @@
 
 This is the only module of the platform that writes and reads job records; the keys are those of `heaptide jobs`. Each
 task's process has its own file, ``jobs-HOST-PID-START.jsonl``, and each parsed DAG file has one for its latest parse,
-``latest/KEY.jsonl``. Only the user can read them. If a job has no second line and its process has ended, :func:`read`
+``latest/KEY.jsonl``. Only their user can read them. If a job has no second line and its process has ended, :func:`read`
 reports it as killed. Another process computes the numbers from the capture.
 """
 
@@ -144,7 +144,7 @@ def summary(capture: str | None) -> dict[str, Any]:
 
 
 def _sites(model: dict[str, Any], process: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the functions with the most bytes at the peak: these bytes, and bytes and blocks at the end."""
+    """Return the innermost frames with the most bytes at the peak: these bytes, and bytes and blocks at the end."""
     found: dict[int, dict[str, Any]] = {}
     for site in process["sites"]:
         frame = None if site["stack"] is None else model["stacks"][site["stack"]]["frame"]

@@ -1,8 +1,8 @@
 """Simulates task processes: forked children call the hooks of the listener in Airflow's order.
 
 argv: the number of runs, then words. With `inherit`, the parent is recorded and its forks are followed. With `mapped`,
-the runs are the mapped instances of one run. With `rescheduled`, each process reports that it is rescheduled, and then
-stores its results.
+the runs are the mapped instances of one run. With `rescheduled`, each process reports to Airflow that its task is
+rescheduled; the report stores a copy of the results that exist at that moment.
 """
 
 import os

@@ -63,8 +63,8 @@ impl Store {
         Ok(())
     }
 
-    /// Completes the file: packs every slot into a block, moves blocks into the space of the slots and truncates the file.
-    /// Called once, when no thread writes any more.
+    /// Completes the file: packs every waiting slot into a block, moves blocks into the space of the slots and
+    /// truncates the file. Called once, when no thread writes any more.
     pub fn finish(&self) {
         self.pack_waiting();
         if self.has_failed() {

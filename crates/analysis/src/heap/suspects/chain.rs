@@ -11,7 +11,7 @@ use crate::heap::view::Heap;
 /// A path with fewer objects is no chain: attributes, dicts and containers that lead to the data.
 const MIN_LINKS: usize = 100;
 
-/// The memory of the search for chains: objects at which none begins.
+/// The objects that the search for chains has already followed: no chain begins at any of them.
 pub(super) struct Chains {
     known: Bits,
 }
@@ -38,7 +38,7 @@ impl Search<'_> {
         }
         let links = self.links(object);
         if links.len() < MIN_LINKS {
-            // Remember the path, so that none is followed twice.
+            // Remember the path, so that no path is followed twice.
             for link in links {
                 chains.known.insert(link);
             }

@@ -205,7 +205,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds small branches of one kind whose sum is large. Their point is the object that refers to most of them.
+    /// Adds small branches of one kind whose sum is large. Their point is the object that refers to most of them, or
+    /// else the namespace `below`.
     fn side_by_side(&self, below: Option<u32>, small: &[u32], points: &mut Vec<Accumulation>) {
         let mut kinds: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         let data = small.iter().filter(|&&child| !self.is_namespace(child));
@@ -265,7 +266,8 @@ impl<'a> Search<'a> {
             .all(|object| kind(object) == kind(&objects[0]))
     }
 
-    /// Modules, classes and their dicts hold the parts of a program; a large one is not an accumulation point.
+    /// Modules, classes, their dicts and the interpreter's roots hold the parts of a program. A large one is not an
+    /// accumulation point.
     fn is_namespace(&self, object: u32) -> bool {
         matches!(
             self.heap.kind(object),

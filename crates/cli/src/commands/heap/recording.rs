@@ -18,7 +18,8 @@ pub(super) fn argument() -> Arg {
 }
 
 /// Adds allocation stacks to the snapshot, if its recording can be found. It is an error if a recording named by the user
-/// does not match. If the one named in the snapshot does not match, a line on standard error reports it.
+/// does not match. If the one named in the snapshot does not match and recorded objects, a line on standard error
+/// reports it.
 pub(super) fn join(
     matches: &ArgMatches,
     snapshot: &mut HeapSnapshot,

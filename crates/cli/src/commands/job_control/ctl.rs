@@ -21,7 +21,7 @@ use crate::output::Output;
 /// The maximum number of programs that get a request at the same time.
 const MAX_AT_ONCE: usize = 32;
 
-/// The actions that are not reports, each with its request, if it sends one.
+/// The actions that are not reports, each with its request. `list` and `collect` are not single requests.
 const ACTIONS: &[(&str, Option<Request>)] = &[
     ("list", None),
     ("collect", None),
@@ -405,14 +405,14 @@ mod tests {
         let matches = arguments().get_matches_from(["ctl", "--all", "stop"]);
         let paths = ["one", "two", "three"].map(|name| folder.join(name));
         let listeners = paths.clone().map(|path| UnixListener::bind(path).unwrap());
-        let have_all_asked = Barrier::new(listeners.len());
+        let all_requests_arrived = Barrier::new(listeners.len());
         std::thread::scope(|scope| {
             for listener in &listeners {
                 scope.spawn(|| {
                     let (mut stream, _) = listener.accept().unwrap();
                     let n_read = stream.read(&mut [0; 4096]).unwrap();
                     assert!(n_read > 0);
-                    have_all_asked.wait();
+                    all_requests_arrived.wait();
                     let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
                     stream.write_all(answer).unwrap();
                 });

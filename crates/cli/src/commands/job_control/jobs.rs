@@ -1,5 +1,5 @@
 //! `heaptide jobs`: a table of jobs from job records and captures, as text, JSON or a page. With `--fail-above` it exits with 1
-//! if a peak is too high, so that a CI job fails.
+//! if a peak is too high, so that a CI pipeline fails.
 
 use std::path::PathBuf;
 
@@ -160,7 +160,8 @@ fn write(
     output.finish()
 }
 
-/// The files and folders that were named; without any, the newest capture of the current folder with its children.
+/// Returns the named files and folders; by default the newest capture of the current folder and those of its child
+/// processes.
 fn paths(matches: &ArgMatches) -> Result<Vec<&PathBuf>, Failure> {
     match matches.get_many("files") {
         Some(paths) => Ok(paths.collect()),

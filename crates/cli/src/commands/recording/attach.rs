@@ -95,7 +95,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let path = destination(matches, pid, "tide")?;
     let duration = matches.get_one::<f64>("duration").copied();
-    // Signals are caught before recording starts, because Ctrl-C must never leave a recording with a duration running.
+    // Signals are caught before recording starts: Ctrl-C must also stop a recording that has a duration and is just
+    // starting.
     let signals = duration.map(|_| caught_signals()).transpose()?;
     let recording = start(matches, &target, path)?;
     if !matches.get_flag("quiet") {
@@ -237,7 +238,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
     let name = format!("heaptide-live-{}-{}.tide", target.pid, std::process::id());
     let path = std::env::temp_dir().join(name);
     start(matches, target, path)?;
-    let left = find::capture_of(target.pid).and_then(|capture| {
+    let exit = find::capture_of(target.pid).and_then(|capture| {
         let feed = Feed::follow(&capture, None, |pid| !procfs::is_running(pid));
         terminal::show_live(&feed, None, JobOptions::default(), Paint::of_environment())
     });
@@ -246,7 +247,7 @@ fn show(matches: &ArgMatches, target: &Target) -> Result<(), Failure> {
         // The file was only for the view.
         let _ = fs::remove_file(path);
     }
-    left.map(Exit::obey)
+    exit.map(Exit::obey)
 }
 
 /// Returns the path of the file to write for a process. The file does not exist, or may be overwritten.
@@ -277,7 +278,7 @@ pub(crate) fn destination(
     Ok(path)
 }
 
-/// Returns the program that `heaptide run` runs, if this is its command line.
+/// Returns the program that `heaptide run` runs, if `words` are the command line of `heaptide run`.
 fn recorded_program(words: &[OsString]) -> Option<String> {
     let file_name = |word: &OsString| Path::new(word).file_name().map(OsStr::to_owned);
     let is_heaptide = |word: &OsString| file_name(word).is_some_and(|name| name == "heaptide");

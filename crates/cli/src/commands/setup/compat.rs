@@ -1,7 +1,8 @@
 //! `heaptide compat`: writes and removes commands with the names of other profilers.
 //!
-//! Platforms search for an executable named `memray` or `mprof`. The written file is a short Python script with this
-//! interpreter; `heaptide.compat.installed` runs the front end. Only files with [`MARK`] are replaced or removed.
+//! Platforms search for an executable named `memray` or `mprof`. The written file is a short Python script for this
+//! interpreter; `heaptide.compat.installed` runs the front end. Only files with [`MARK`] are removed, and without
+//! `--force` only such files are replaced.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};

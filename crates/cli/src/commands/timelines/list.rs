@@ -65,7 +65,7 @@ fn seconds(time: SystemTime) -> u64 {
     since.map_or(0, |since| since.as_secs())
 }
 
-/// `20261118033000` as `2026-11-18 03:30:00`.
+/// Formats `20261118033000` as `2026-11-18 03:30:00`.
 pub(crate) fn date(stamp: &str) -> String {
     let part = |from: usize, to: usize| stamp.get(from..to).unwrap_or("");
     format!(

@@ -8,7 +8,7 @@ use heaptide_analysis::heap::tree::Branch;
 use super::percent;
 use crate::units;
 
-/// Writes the chosen branches; each shows the number of objects left out below it.
+/// Writes the chosen branches. Where objects are left out, a line has their number.
 pub fn dominators(out: &mut dyn Write, heap: &Heap, branches: &[Branch]) -> io::Result<()> {
     let whole = heap.snapshot.total_bytes();
     writeln!(

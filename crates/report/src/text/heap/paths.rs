@@ -18,7 +18,7 @@ pub fn paths(out: &mut dyn Write, heap: &Heap, shortest: &ShortestPaths) -> io::
 }
 
 /// One path, an object per line: its reference, its description and its retained size. Then the allocation stack of the
-/// last object, if known, innermost first. One line has the number of objects in the middle of a long path.
+/// last object, if known, innermost first. In a long path, one line has the number of objects left out in the middle.
 pub fn path(out: &mut dyn Write, heap: &Heap, path: &[u32]) -> io::Result<()> {
     let hidden = paths::hidden(path);
     let mut steps = heap.path_steps(&path[..hidden.start]);

@@ -1,4 +1,4 @@
-"""``guppy.heapy``: ``Use`` is a session with heapy's operations, as ``hpy()`` returns."""
+"""``guppy.heapy``: ``Use`` is an object with heapy's operations, like the one that ``hpy()`` returns."""
 
 from heaptide.inspection.heapy import Heapy
 

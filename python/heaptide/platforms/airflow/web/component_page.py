@@ -31,7 +31,7 @@ def page(found: dict[str, Any]) -> str:
 
 
 def _captures(captures: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row for each capture. Captures of many workers share one row below that of their component."""
+    """Return a row for each capture. Captures of many workers of a component share one row."""
     workers: dict[str, list[dict[str, Any]]] = {}
     for capture in captures:
         stem, ending, pid = capture["name"].partition(".bin.")

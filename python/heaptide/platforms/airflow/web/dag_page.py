@@ -43,7 +43,7 @@ def _cells(task_id: str, rows: list[dict[str, Any]]) -> list[str]:
     address = _tab(last["labels"])
     return [
         f'<a href="{layout.text(address)}" target="_top"><code>{layout.text(task_id)}</code></a>',
-        bars(rows[-history.MAX_RUNS :]),
+        bars(rows[-history.MAX_BARS :]),
         layout.size(last["peak_bytes"]),
         layout.size(_peak(rows)),
         layout.size(last["retained_bytes"]),

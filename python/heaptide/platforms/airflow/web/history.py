@@ -9,7 +9,8 @@ from heaptide.platforms.airflow import captures, profiling, results
 from heaptide.platforms.airflow.tasks import KEY
 from heaptide.platforms.airflow.web import task_logs
 
-MAX_RUNS = 50
+# The chart of a task shows at most this many processes, the latest ones.
+MAX_BARS = 50
 # A suggested limit is the highest resident size times HEADROOM, rounded up to a multiple of STEP.
 HEADROOM = 1.2
 STEP = 16 << 20

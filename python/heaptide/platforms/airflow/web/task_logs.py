@@ -39,7 +39,7 @@ _cached: dict[tuple[str, ...], list[dict[str, Any]]] = {}
 
 
 def instances(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, Any]:
-    """Return Airflow's task instances of all tries."""
+    """Return Airflow's task instances of all tries, by the number of the try."""
     from airflow.models.taskinstance import TaskInstance
     from airflow.models.taskinstancehistory import TaskInstanceHistory
     from sqlalchemy import select
