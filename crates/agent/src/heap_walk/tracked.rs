@@ -5,12 +5,11 @@
 //! Where the result of a collection depends on its order, or where it would run finalizers, the count gives up, and the
 //! caller runs the collection.
 
-use std::collections::HashMap;
-
 use super::Proof;
 use super::arena::ArenaScope;
 use super::column::Column;
 use super::garbage::{GARBAGE_SHARE, Marker};
+use super::index::Index;
 use super::known::Known;
 use super::proof;
 use super::reader::{Reader, word_at};
@@ -19,9 +18,6 @@ use crate::cpython::heap_layout::{HeapLayout, collection_untracks_dicts};
 use crate::cpython::interpreter;
 use crate::cpython::offsets::TypeField;
 use crate::cpython::references::{Object, Type};
-
-/// Slots of the cache of types; a power of two.
-const RECENT: usize = 2048;
 
 /// Types by address, and the number of their tracked objects, in the order of their first objects.
 pub type Counts = Vec<(usize, u64)>;
@@ -33,12 +29,13 @@ pub type Counts = Vec<(usize, u64)>;
 pub unsafe fn count_all() -> Option<Counts> {
     // SAFETY: passed on from the caller; nothing below runs Python code.
     let reader = unsafe { reader()? };
-    let mut counter = Counter::new();
+    let mut counter = Counter::new()?;
     roots::read_tracked(&reader, |object| {
         counter.add(reader.type_of(object));
         true
     })
-    .then_some(counter.counts)
+    .then_some(counter)?
+    .into_counts()
 }
 
 /// Counts all tracked objects except tuples that contain nothing tracked: a collection stops tracking these. So no
@@ -50,7 +47,7 @@ pub unsafe fn count_all() -> Option<Counts> {
 pub unsafe fn count_at_most() -> Option<Counts> {
     // SAFETY: passed on from the caller; nothing below runs Python code.
     let reader = unsafe { reader()? };
-    let mut counter = Counter::new();
+    let mut counter = Counter::new()?;
     roots::read_tracked(&reader, |object| {
         let type_ = reader.type_of(object);
         // SAFETY: the second part is evaluated only for tuples.
@@ -61,7 +58,8 @@ pub unsafe fn count_at_most() -> Option<Counts> {
         }
         true
     })
-    .then_some(counter.counts)
+    .then_some(counter)?
+    .into_counts()
 }
 
 /// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can determine them, or if
@@ -79,7 +77,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
     marker
         .mark_roots(proof::locals(&reader, token).is_some())
         .ok()?;
-    let mut counter = Counter::new();
+    let mut counter = Counter::new()?;
     let mut rest: Column<Object> = Column::new();
     // Only objects in the collector's lists: some tuples from the start of the interpreter seem to be tracked but are in no
     // list.
@@ -100,7 +98,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
             .push_if(*object, marker.is_plain(*object))
             .then_some(())?;
     }
-    let n_tracked: u64 = counter.counts.iter().map(|(_, count)| count).sum();
+    let n_tracked = counter.total();
     let garbage = rest.iter().filter(|object| !marker.is_marked(**object));
     let mut n_garbage = 0;
     for object in garbage {
@@ -117,8 +115,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
     for object in untracked_by_collection(&reader, &plain)? {
         counter.remove(reader.type_of(object));
     }
-    counter.counts.retain(|(_, count)| *count > 0);
-    Some(counter.counts)
+    counter.into_counts()
 }
 
 /// # Safety
@@ -134,52 +131,56 @@ unsafe fn reader() -> Option<Reader> {
 
 /// Counts objects by type.
 struct Counter {
-    counts: Counts,
-    positions: HashMap<Type, usize>,
-    /// Recently counted types: address and position.
-    recent: Box<[(usize, u32)]>,
+    /// The types, in the order of their first objects.
+    addresses: Column<u64>,
+    index: Index,
+    counts: Column<u64>,
+    /// Whether memory was missing.
+    failed: bool,
 }
 
 impl Counter {
-    fn new() -> Counter {
-        Counter {
-            counts: Vec::new(),
-            positions: HashMap::new(),
-            recent: vec![(0, 0); RECENT].into_boxed_slice(),
-        }
-    }
-
-    #[inline(always)]
-    fn position(&mut self, type_: Type) -> usize {
-        let address = type_.address();
-        let slot = (address >> 4 ^ address >> 13) % RECENT;
-        let (known, position) = self.recent[slot];
-        if known == address {
-            return position as usize;
-        }
-        let position = self.find(type_);
-        self.recent[slot] = (address, position as u32);
-        position
-    }
-
-    #[inline(never)]
-    fn find(&mut self, type_: Type) -> usize {
-        let counts = &mut self.counts;
-        *self.positions.entry(type_).or_insert_with(|| {
-            counts.push((type_.address(), 0));
-            counts.len() - 1
+    fn new() -> Option<Counter> {
+        Some(Counter {
+            addresses: Column::new(),
+            index: Index::new()?,
+            counts: Column::new(),
+            failed: false,
         })
     }
 
     #[inline(always)]
     fn add(&mut self, type_: Type) {
-        let position = self.position(type_);
-        self.counts[position].1 += 1;
+        let address = type_.address() as u64;
+        let position = self.index.find(&self.addresses, address);
+        match position.and_then(|position| self.counts.get_mut(position as usize)) {
+            Some(count) => *count += 1,
+            None => self.add_first(address),
+        }
+    }
+
+    #[cold]
+    fn add_first(&mut self, address: u64) {
+        let added = self.index.find_or_add(&self.addresses, address);
+        self.failed |= added.is_none() || !self.addresses.push(address) || !self.counts.push(1);
     }
 
     fn remove(&mut self, type_: Type) {
-        let position = self.position(type_);
-        self.counts[position].1 = self.counts[position].1.saturating_sub(1);
+        let position = self.index.find(&self.addresses, type_.address() as u64);
+        if let Some(count) = position.and_then(|position| self.counts.get_mut(position as usize)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Returns the types that have objects; `None` if memory was missing.
+    fn into_counts(self) -> Option<Counts> {
+        let types = self.addresses.iter().map(|address| *address as usize);
+        let all = types.zip(self.counts.iter().copied());
+        (!self.failed).then(|| all.filter(|(_, count)| *count > 0).collect())
     }
 }
 
