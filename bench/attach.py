@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "tests" / "programs"
 # The message of `heaptide attach`: duration of the attach, then of the pause.
-DURATIONS = re.compile(r"attaching took ([\d.]+) ms\D+([\d.]+) ms")
+DURATIONS = re.compile(r"attaching took ([\d.]+) (µs|ms|s)\D+([\d.]+) (µs|ms|s)")
+MILLISECONDS = {"µs": 1e-3, "ms": 1.0, "s": 1e3}
 BUDGET_PAUSE_MS = 50.0
 BUDGET_ATTACH_MS = 500.0
 
@@ -66,8 +67,8 @@ class Rounds:
         found = DURATIONS.search(done.stderr)
         if done.returncode != 0 or found is None:
             raise SystemExit(f"attach exited with {done.returncode}: {done.stderr}")
-        self.attach_ms.append(float(found[1]))
-        self.pause_ms.append(float(found[2]))
+        self.attach_ms.append(float(found[1]) * MILLISECONDS[found[2]])
+        self.pause_ms.append(float(found[3]) * MILLISECONDS[found[4]])
         began = time.monotonic()
         done = subprocess.run([*command, "detach", "-q", str(pid)], capture_output=True, text=True)
         if done.returncode != 0:
