@@ -124,6 +124,7 @@ wheel: build/wheels/.built ## Build the release wheel into build/wheels, if a so
 .PHONY: fmt
 fmt: build/tools/.ready ## Format all Rust and Python sources.
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	$(TOOLS)/ruff check --fix-only --quiet $(PYTHON_FILES)
 	$(TOOLS)/ruff format $(PYTHON_FILES)
 
@@ -141,6 +142,7 @@ release: build/release-tools/.ready ## Build sdist and a wheel for old distribut
 lint-rust: build/tools/.ready
 	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || rustup component add rustfmt clippy
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: lint-python

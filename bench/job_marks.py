@@ -30,7 +30,7 @@ SIZE = 2_000
 
 
 def execute(wrapper: list[str], heaptide: list[str], *args: str | int) -> str:
-    """Run the program to its end, in an empty environment with fixed hashes, and return its standard error."""
+    """Run the program to its end, in a minimal environment with fixed hashes, and return its standard error."""
     with tempfile.TemporaryDirectory(prefix="heaptide-bench-") as scratch:
         command = [*wrapper, sys.executable, *heaptide, str(PROGRAM), *map(str, args)]
         environment = {"PATH": os.environ["PATH"], "HOME": scratch, "PYTHONHASHSEED": "0"}

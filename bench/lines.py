@@ -1,4 +1,4 @@
-"""Compares line-by-line profiling of a tight loop with memory_profiler. The process itself measures the time.
+"""Compares the line profilers of Heaptide and memory_profiler in a tight loop. The process itself measures the time.
 
 The slow-down is the ratio to the bare loop. Each line of the loop does very little, so the profiler's cost dominates.
 """

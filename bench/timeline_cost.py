@@ -6,6 +6,7 @@ It takes ten samples a second of a program with 64 idle children.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
@@ -42,9 +43,12 @@ def share(python: Path, seconds: float = SECONDS, children: int = CHILDREN) -> f
 
 
 def spent(pid: int) -> float:
-    """Return CPU seconds of all threads."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+    """Return CPU seconds of all threads that are running."""
+    nanoseconds = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
+            nanoseconds += int((task / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
 
 
 def main() -> int:

@@ -1,6 +1,8 @@
-"""Runs the Python tests on every supported interpreter: those of this machine, and 3.14 and 3.15 in the forky root.
+"""Runs the Python tests on every supported interpreter of this machine, and in the forky root if it lacks 3.14 or 3.15.
 
-It runs two interpreters at a time, each with a log in build/logs. The output contains the logs of failed runs and ends
+The forky root is a Debian forky system in a folder, which scripts/forky-root creates.
+
+Two interpreters run at a time, each with a log in build/logs. The output contains the logs of failed runs and ends
 with one line per version. If a version cannot be tested on this machine, a large warning appears and the run does not
 fail.
 """

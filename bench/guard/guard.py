@@ -34,7 +34,7 @@ def run(program: str, mode: str | None, cache: str, *wrapper: str) -> str:
     with tempfile.TemporaryDirectory(prefix="heaptide-guard-") as scratch:
         heaptide = [] if mode is None else ["-m", "heaptide", "run", "-q", "-o", "capture.tide", *MODES[mode]]
         command = [*wrapper, sys.executable, *heaptide, str(HERE / "programs" / f"{program}.py")]
-        # An empty environment and fixed hashes: neither variables nor dictionary order may change the count.
+        # Fixed variables and hashes: neither the caller's environment nor dictionary order may change the count.
         environment = {"PATH": os.environ["PATH"], "HOME": scratch, "PYTHONHASHSEED": "0", "PYTHONPYCACHEPREFIX": cache}
         done = subprocess.run(command, capture_output=True, text=True, cwd=scratch, env=environment)
     if done.returncode != 0:

@@ -1,7 +1,7 @@
 """Runs small jobs: jobs.py HOW N_JOBS SIZE. With SIZE 0, jobs do nothing.
 
-HOW is block, calls (of begin and end), or a decorated function: function, generator, async function or async generator.
-Generators have one step. With "plain" before a function, or "plain" alone, jobs are not marked.
+HOW is block (a with statement), calls (of begin and end), or a decorated function: function, generator, async function
+or async generator. Generators have one step. With "plain" before a function, or "plain" alone, jobs are not marked.
 """
 
 import contextlib

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use heaptide_control::config::{Config, RenderConfig, ReportCommand, ReportOption};
 use heaptide_control::peer::Peer;
+use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
 use heaptide_control::request::{MAX_BODY_BYTES, MAX_HEAD_BYTES, Request};
 use heaptide_control::security::EntryPoint;
-use heaptide_control::recorder::{HeapOptions, Join, Options, Recorder};
 use heaptide_control::token::Token;
 use heaptide_control::{Handler, routes};
 use libfuzzer_sys::fuzz_target;
@@ -108,7 +108,11 @@ fn handler(name: &str, token: Option<&str>) -> Handler {
     let command = |name: &str| ReportCommand {
         name: name.to_owned(),
         about: String::new(),
-        options: vec![option("leaks", false), option("include", true), option("json", false)],
+        options: vec![
+            option("leaks", false),
+            option("include", true),
+            option("json", false),
+        ],
     };
     let config = Config {
         name: "job".to_owned(),

@@ -261,7 +261,7 @@ def _sessions_of(name: str | None, group: process_group.ProcessGroup) -> str:
     if inherited and runs.chosen() and os.path.basename(runs.inherited_folder()) == runs.folder_name(runs.name()):
         return inherited
     if name is None:
-        first = runs.folder_name(runs.name()) if runs.is_named_by_user() else group.name
+        first = runs.folder_name(runs.name()) if runs.is_named() else group.name
         name = f"{first}-{group.key}"
     return _directory(name)
 

@@ -97,14 +97,14 @@ def announce(report: Report) -> None:
 _sink: Sink | None = None
 
 
-def set_sink(sink: Sink | None) -> Sink:
-    """Deliver all further reports to `sink`, or to the platform if it is None.
+def set_sink(sink: Sink | None) -> Sink | None:
+    """Deliver all further reports to `sink`; if it is None, the platform decides.
 
-    Returns the previous sink, or :func:`to_file` if none was set.
+    Returns the previous sink, or None if none was set. A second call with this value restores the former state.
     """
     global _sink
     before, _sink = _sink, sink
-    return before or to_file
+    return before
 
 
 def current_sink() -> Sink:

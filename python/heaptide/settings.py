@@ -138,7 +138,7 @@ ALL = (
         shown_default="`{component}_memory.bin` in the home for a component, else `heaptide-{component}.{pid}.tide`",
     ),
     Setting(
-        "home", plain, "", "folder for captures whose name contains no folder",
+        "home", plain, "", "folder from which relative names of captures start",
         values="path", short="HEAPTIDE_HOME",
         shown_default="the current folder",
     ),
@@ -287,8 +287,8 @@ ALL = (
         values="number", short="HEAPTIDE_MAX_JOBS", shown_default="10, or each job of a file once",
     ),
     Setting(
-        "max_memory", count, 0, "size of its process above which `heaptide worker` exits",
-        values="number of MiB; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
+        "max_memory", count, 0, "resident size above which `heaptide worker` exits, in MiB",
+        values="number; 0 is no limit", short="HEAPTIDE_MAX_MEMORY",
         shown_default="no limit",
     ),
 )  # fmt: skip

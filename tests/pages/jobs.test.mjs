@@ -14,7 +14,9 @@ const text = async (page, selector) => {
 
 describe('the jobs page', () => {
   test('makes no network requests and sorts jobs by their peaks', async () => {
-    const { page, requests, errors, close } = await show();
+    // In the data, the job with the highest peak is last, and the one without a peak is first.
+    const data = { ...JOBS, rows: [...JOBS.rows].reverse(), spans: { ...JOBS.spans, row: JOBS.spans.row.map((at) => JOBS.rows.length - 1 - at) } };
+    const { page, requests, errors, close } = await open(browser, pageOf(directory, 'jobs', data, 'unsorted'));
     const names = () => page.locator('tbody td.name').allInnerTexts();
     assert.deepEqual(await names(), ['render <pdf>', 'send mail', 'sweep']);
     assert.equal(await text(page, 'dd[data-figure="leaking jobs"]'), '1');
@@ -92,11 +94,18 @@ describe('the jobs page', () => {
 
   test('gives all cells of the row under the pointer one colour', async () => {
     const { page, close } = await show();
-    const row = page.locator('tbody tr').filter({ hasText: 'send mail' });
-    await row.hover();
+    const coloursOf = (name) =>
+      page
+        .locator('tbody tr')
+        .filter({ hasText: name })
+        .locator('td')
+        .evaluateAll((cells) => [...new Set(cells.map((cell) => getComputedStyle(cell).backgroundColor))]);
+    await page.locator('tbody tr').filter({ hasText: 'send mail' }).hover();
     await drawn(page);
-    const colours = await row.locator('td').evaluateAll((cells) => [...new Set(cells.map((cell) => getComputedStyle(cell).backgroundColor))]);
+    const colours = await coloursOf('send mail');
     assert.equal(colours.length, 1, colours.join(' | '));
+    const others = await coloursOf('sweep');
+    assert.ok(!others.includes(colours[0]), others.join(' | '));
     await close();
   });
 

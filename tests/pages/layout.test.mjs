@@ -202,13 +202,20 @@ test('parts of the bar of owners are as wide as their shares', () =>
     assert.deepEqual(parts.map((width) => Math.round((100 * width) / all)), shares.map(Math.round));
   }));
 
-test('the frame of an object graph has the background colour of the picture', () =>
+test('the frame of an object graph has the background colour of the picture, light and dark', () =>
   at(1440, 'graph', GRAPH, async (page) => {
-    const [frame, paper] = await page.evaluate(() => [
-      getComputedStyle(document.querySelector('#view')).backgroundColor,
-      getComputedStyle(document.querySelector('#view .paper')).fill,
-    ]);
-    assert.equal(frame, paper);
+    const papers = [];
+    for (const key of ['d', 'd']) {
+      const [frame, paper] = await page.evaluate(() => [
+        getComputedStyle(document.querySelector('#view')).backgroundColor,
+        getComputedStyle(document.querySelector('#view .paper')).fill,
+      ]);
+      assert.equal(frame, paper);
+      papers.push(paper);
+      await page.keyboard.press(key);
+      await drawn(page);
+    }
+    assert.notEqual(papers[0], papers[1]);
   }));
 
 test('the chart of a timeline fits a window of 400 pixels', () =>

@@ -1,7 +1,7 @@
 /** Tests that pages of recordings fit a window as narrow as a phone or as low as a notebook cell, with readable names. */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { launch, open } from './browser.mjs';
+import { open } from './browser.mjs';
 import { syntheticData, syntheticDiff, pageOf } from './synthetic-data.mjs';
 import { browser, directory } from './shared-browser.mjs';
 

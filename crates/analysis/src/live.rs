@@ -15,9 +15,9 @@ use crate::model::live::{Curve, Held, Live, LiveFunction, LiveJob, LiveThread};
 use crate::model::{Reading, Stopped};
 use crate::symbols::{LocationId, Names, NativeNames};
 
-/// If there are more functions, only the largest by each of the three numbers are kept: half of this many per number,
-/// so 1,500 at most. Users do not scroll through more.
-const MAX_FUNCTIONS: usize = 1_000;
+/// If there are more functions, only the largest by each of the three numbers are kept: a third of this many per number.
+/// Users do not scroll through more.
+const MAX_FUNCTIONS: usize = 1_500;
 /// The maximum number of job names; the smallest ones count as one.
 const MAX_JOBS: usize = 100;
 const OTHER_JOBS: &str = "<other jobs>";
@@ -201,7 +201,7 @@ fn largest(sums: Vec<Sum>) -> Vec<Sum> {
     let mut is_kept = vec![sums.len() <= MAX_FUNCTIONS; sums.len()];
     for number in numbers {
         order.sort_by_key(|&at| (std::cmp::Reverse(sums[at].sum(number)), at));
-        for &at in order.iter().take(MAX_FUNCTIONS / 2) {
+        for &at in order.iter().take(MAX_FUNCTIONS / numbers.len()) {
             is_kept[at] = true;
         }
     }

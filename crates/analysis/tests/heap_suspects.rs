@@ -261,25 +261,32 @@ fn interned_strings_are_a_suspect_without_the_bytes_of_their_table() {
 
 #[test]
 fn objects_in_two_containers_are_a_suspect_without_a_sole_holder() {
-    let mut program = Program::new();
-    let list = program.put("orders", "list", 2000);
-    let index = program.put("by_name", "dict", 9000);
-    for at in 0..N_LEAKED as u32 {
-        let item = program.heap.object("job.Order", 1000);
-        program
-            .heap
-            .edge(list, item, Label::new(EdgeType::Index, at));
-        program
-            .heap
-            .named(index, item, EdgeType::Key, &format!("n{at}"));
+    // The larger container is named, and the first of two that have the same size.
+    for (list_bytes, dict_bytes, expected) in [
+        (2000, 9000, "by_name"),
+        (9000, 2000, "orders"),
+        (9000, 9000, "orders"),
+    ] {
+        let mut program = Program::new();
+        let list = program.put("orders", "list", list_bytes);
+        let index = program.put("by_name", "dict", dict_bytes);
+        for at in 0..N_LEAKED as u32 {
+            let item = program.heap.object("job.Order", 1000);
+            program
+                .heap
+                .edge(list, item, Label::new(EdgeType::Index, at));
+            program
+                .heap
+                .named(index, item, EdgeType::Key, &format!("n{at}"));
+        }
+        let (heap, first) = program.first();
+        assert!(!first.is_sole_holder);
+        assert_eq!(first.bytes, 1000 * N_LEAKED as u64);
+        assert_eq!(
+            heap.path_text(&first.path),
+            format!("sys.modules['job'].__dict__['{expected}']")
+        );
     }
-    let (heap, first) = program.first();
-    assert!(!first.is_sole_holder);
-    assert_eq!(first.bytes, 1000 * N_LEAKED as u64);
-    assert_eq!(
-        heap.path_text(&first.path),
-        "sys.modules['job'].__dict__['orders']"
-    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn all(patterns: &[&str]) -> Vec<JobSums> {
     jobs(captures, &filter(patterns), &mut |_| {}, &mut |job| {
         rows.push(job);
     })
-    .expect("a capture without a choice of processes");
+    .expect("no filter by process");
     rows
 }
 
@@ -171,7 +171,7 @@ fn tree_by_job_has_the_job_at_the_root() {
 }
 
 #[test]
-fn page_has_the_jobs_of_origins_and_their_spans() {
+fn page_has_the_job_of_each_origin_and_the_spans_of_jobs() {
     let session = load_with(
         vec![capture(PROGRAM)],
         request(&[], JobView::Named),

@@ -15,6 +15,7 @@ mod heap_suspects;
 mod job_runs;
 mod jobs;
 mod line_tables;
+mod live;
 mod locations;
 mod peaks;
 mod sessions;

@@ -191,16 +191,18 @@ mod tests {
         let pid = std::process::id();
         let memory = Memory::of(pid);
         let mappings = mappings(pid).expect("own mappings are readable");
-        let libc = mappings
-            .iter()
-            .filter(|mapping| mapping.path.contains("/libc.so.6"))
-            .find_map(|mapping| Image::read(&memory, mapping).ok());
-        let Some(libc) = libc else {
-            return; // another libc
-        };
-        let found = libc.symbol("munmap").expect("every libc has it");
         // SAFETY: the name is a C string; dlsym has no other preconditions.
         let expected = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"munmap".as_ptr()) } as u64;
+        let code = mappings
+            .iter()
+            .find(|mapping| (mapping.start..mapping.end).contains(&expected))
+            .expect("the C library is mapped");
+        let libc = mappings
+            .iter()
+            .filter(|mapping| mapping.path == code.path)
+            .find_map(|mapping| Image::read(&memory, mapping).ok())
+            .expect("the C library is readable");
+        let found = libc.symbol("munmap").expect("every libc has it");
         assert_eq!(found.address, expected);
         assert!(found.contains(expected) && !found.contains(expected + found.len));
         assert_eq!(libc.symbol("munma"), None);

@@ -31,6 +31,16 @@ impl NewerFormat {
     }
 }
 
+/// Returns whether a later version than this one wrote a file with these header fields.
+pub fn is_by_later_version(fields: &[u8]) -> bool {
+    written_by(fields).is_some_and(|version| numbers(&version) > numbers(THIS_VERSION))
+}
+
+fn numbers(version: &str) -> Vec<u32> {
+    let parts = version.split(|letter: char| !letter.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
 fn written_by(fields: &[u8]) -> Option<String> {
     let mut input = Reader::new(fields);
     while !input.is_at_end() {
@@ -58,6 +68,23 @@ impl fmt::Display for NewerFormat {
                 "was written by a later Heaptide in format {format}, which Heaptide {THIS_VERSION} cannot read: install the \
                  newest Heaptide"
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (later, earlier) in [
+            ("0.2.0", "0.1.9"),
+            ("0.10.0", "0.9.3"),
+            ("1.0", "0.9"),
+            ("0.1.0rc2", "0.1.0rc1"),
+        ] {
+            assert!(numbers(later) > numbers(earlier), "{later} {earlier}");
         }
     }
 }

@@ -64,7 +64,7 @@ pub enum Entry<'a> {
     OwnMemory {
         bytes: u64,
     },
-    /// A part of the process's memory, when recording began or ended.
+    /// A part of the process's memory when recording began or ended, or when the resident size was largest.
     Memory {
         part: MemoryPart,
         bytes: u64,
@@ -79,7 +79,8 @@ pub enum Entry<'a> {
     },
     /// The mode changed. Chunks of events that were recorded in the new mode have its number as their `generation`.
     ModeChange(ModeChange),
-    /// The recording ended normally. Without this entry the program was killed or called `_exit`.
+    /// The recording ended normally. Without this entry, it still runs, it failed, or the program was killed or called
+    /// `_exit`.
     End {
         time: u64,
     },
@@ -124,7 +125,7 @@ pub struct Module<'a> {
     /// Lowest address in the process, and the length up to the highest.
     pub start: u64,
     pub length: u64,
-    /// Clock units at which a frame in it was first seen here.
+    /// Clock units at which a frame in this library was first seen at this address.
     pub time: u64,
     /// In angle brackets if there is no file: code outside all libraries, or missing frames.
     pub path: &'a [u8],

@@ -1,13 +1,14 @@
 //! Runs report commands on files changed at random, in one process, and counts the inputs that make them fail.
 //!
 //! ```text
-//! mutate N [--seed N] [--report FILE] [SAMPLE…]    stdout and stderr are those of the commands: send them to /dev/null
+//! mutate N [--seed N] [--report FILE] [--sample NAME] [--command WORDS] [SAMPLE…]
 //! ```
+//! Standard output and standard error are those of the commands: send them to /dev/null.
 //! Each input is a sample (built in, or a given `.tide`, `.heap`, `.timeline`, `.dat` or `.bin` file), changed as
 //! `testkit::mutation` describes, and read by one command. A command may refuse an input. Failures are panics, inputs that
 //! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report describes the first
-//! `MAX_DESCRIBED` with their seeds; `mutate 1 --seed SEED`, with the same samples, repeats one. The exit code is 1 if
-//! there was a failure.
+//! `MAX_DESCRIBED` with their seeds; `mutate 1 --seed SEED`, with the same samples, repeats one. To repeat it also after
+//! the lists of samples and commands have changed, name both as the report does. The exit code is 1 if there was a failure.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -51,6 +52,12 @@ const OF_CAPTURES: &[&str] = &[
     "flamegraph --total --split-threads -f -o OUT IN",
     "timeline -f -o OUT IN",
     "parse IN",
+    "jobs IN",
+    "jobs --json IN",
+    "jobs --html -f -o OUT IN",
+    "lines --from IN",
+    "lines --html -f -o OUT --from IN",
+    "live IN",
     "diff GOOD IN",
     "diff --html -f -o OUT IN GOOD",
     "transform pprof -f -o OUT IN",
@@ -60,6 +67,10 @@ const OF_CAPTURES: &[&str] = &[
     "transform gprof2dot -f -o OUT IN",
     "transform json -f -o OUT IN",
     "transform chrome -f -o OUT IN",
+    "transform events -f -o OUT IN",
+    "transform packed-events -f -o OUT IN",
+    "transform memray -f -o OUT IN",
+    "transform memray-1.19 -f -o OUT IN",
 ];
 const OF_HEAPS: &[&str] = &[
     "heap show IN",
@@ -141,11 +152,11 @@ fn main() {
     let options = Options::parse(std::env::args().skip(1));
     let folder = std::env::temp_dir().join(format!("heaptide-mutate-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
-    let report = Arc::new(Mutex::new(Report::default()));
-    let start = Instant::now();
-    describe_panics(&report);
-    watch(&report, start, options.report.clone(), folder.clone());
-    let samples: Vec<Sample> = built_in().into_iter().chain(options.samples).collect();
+    let mut samples: Vec<Sample> = built_in().into_iter().chain(options.samples).collect();
+    if let Some(name) = &options.sample {
+        samples.retain(|sample| sample.name == name);
+        assert!(!samples.is_empty(), "there is no sample {name}");
+    }
     for (at, sample) in samples.iter().enumerate() {
         std::fs::write(
             folder.join(format!("good{at}-{}", sample.name)),
@@ -153,10 +164,17 @@ fn main() {
         )
         .expect("a file in the temporary folder");
     }
+    if options.sample.is_none() && options.command.is_none() {
+        check_commands(&samples, &folder);
+    }
+    let report = Arc::new(Mutex::new(Report::default()));
+    let start = Instant::now();
+    describe_panics(&report);
+    watch(&report, start, options.report.clone(), folder.clone());
     for seed in options.first_seed..options.first_seed + options.n_inputs {
         SEED.store(seed, Ordering::Relaxed);
         BEGAN_MS.store(start.elapsed().as_millis() as u64, Ordering::Relaxed);
-        run(seed, &samples, &folder, &report);
+        run(seed, &samples, options.command.as_deref(), &folder, &report);
     }
     let _ = std::fs::remove_dir_all(&folder);
     let report = report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,34 +182,63 @@ fn main() {
     std::process::exit(i32::from(report.n_panics + report.n_large > 0));
 }
 
+/// Checks that each command makes a report of an unchanged sample. Otherwise it would refuse all changed ones.
+fn check_commands(samples: &[Sample], folder: &Path) {
+    for commands in [OF_CAPTURES, OF_HEAPS, OF_TIMELINES] {
+        for command in commands {
+            let mut of_format = samples.iter().enumerate();
+            let makes_report = of_format.any(|(at, sample)| {
+                let good = folder.join(format!("good{at}-{}", sample.name));
+                let arguments = arguments(command, &good, &good, folder);
+                commands_of(sample.format) == commands
+                    && matches!(
+                        heaptide_cli::main(arguments.into_iter()),
+                        heaptide_cli::Outcome::Exit(0)
+                    )
+            });
+            assert!(makes_report, "{command} makes no report");
+        }
+    }
+}
+
+fn commands_of(format: FileFormat) -> &'static [&'static str] {
+    match format {
+        FileFormat::Heap => OF_HEAPS,
+        FileFormat::Text => OF_TIMELINES,
+        FileFormat::Capture | FileFormat::Plain => OF_CAPTURES,
+    }
+}
+
+/// The words of a command, with paths for `IN`, `GOOD` and `OUT`.
+fn arguments(command: &str, input: &Path, good: &Path, folder: &Path) -> Vec<OsString> {
+    let words = command.split(' ').map(|word| match word {
+        "IN" => input.into(),
+        "GOOD" => good.into(),
+        _ if word.starts_with("OUT") => folder.join(word).into_os_string(),
+        _ => word.into(),
+    });
+    std::iter::once("heaptide".into()).chain(words).collect()
+}
+
 /// Makes one input, runs one command on it, and counts the result.
-fn run(seed: u64, samples: &[Sample], folder: &Path, report: &Mutex<Report>) {
+fn run(
+    seed: u64,
+    samples: &[Sample],
+    command: Option<&str>,
+    folder: &Path,
+    report: &Mutex<Report>,
+) {
     let mut random = Random::new(seed);
     let at = random.below(samples.len());
     let sample = &samples[at];
     let bytes = mutate(sample.format, &sample.bytes, &mut random);
     let input = folder.join(format!("changed-{}", sample.name));
     std::fs::write(&input, &bytes).expect("a file in the temporary folder");
-    let commands = match sample.format {
-        FileFormat::Heap => OF_HEAPS,
-        FileFormat::Text => OF_TIMELINES,
-        FileFormat::Capture | FileFormat::Plain => OF_CAPTURES,
-    };
-    let words = random.one_of(commands).split(' ').map(|word| {
-        let path = match word {
-            "IN" => input.clone(),
-            "GOOD" => folder.join(format!("good{at}-{}", sample.name)),
-            _ if word.starts_with("OUT") => folder.join(word),
-            _ => return OsString::from(word),
-        };
-        path.into_os_string()
-    });
-    let arguments: Vec<OsString> = std::iter::once("heaptide".into()).chain(words).collect();
+    let command = command.unwrap_or_else(|| random.one_of(commands_of(sample.format)));
+    let good = folder.join(format!("good{at}-{}", sample.name));
+    let arguments = arguments(command, &input, &good, folder);
     let began = Instant::now();
-    let line: Vec<String> = arguments
-        .iter()
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
+    let source = format!("by {command:?} on a changed {}", sample.name);
     let (bytes, outcome) = ALLOCATOR
         .peak_of(|| std::panic::catch_unwind(|| heaptide_cli::main(arguments.into_iter())));
     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,11 +247,11 @@ fn run(seed: u64, samples: &[Sample], folder: &Path, report: &Mutex<Report>) {
     report.slowest_ms = report.slowest_ms.max(began.elapsed().as_millis());
     report.largest_bytes = report.largest_bytes.max(bytes);
     if outcome.is_err() {
-        report.describe(&format!("by {}", line.join(" ")));
+        report.describe(&source);
     }
     if bytes > MAX_BYTES {
         report.n_large += 1;
-        report.describe(&format!("{bytes} bytes by {}", line.join(" ")));
+        report.describe(&format!("{bytes} bytes {source}"));
     }
 }
 
@@ -254,6 +301,9 @@ struct Options {
     n_inputs: u64,
     first_seed: u64,
     report: Destination,
+    /// The name of the only sample to change, and the only command to run.
+    sample: Option<String>,
+    command: Option<String>,
     samples: Vec<Sample>,
 }
 
@@ -265,6 +315,8 @@ impl Options {
             match word.as_str() {
                 "--seed" => options.first_seed = value().parse().expect("a number"),
                 "--report" => options.report = Destination(Some(value().into())),
+                "--sample" => options.sample = Some(value()),
+                "--command" => options.command = Some(value()),
                 number if number.parse::<u64>().is_ok() => {
                     options.n_inputs = number.parse().unwrap_or(0);
                 }
@@ -314,6 +366,11 @@ fn built_in() -> Vec<Sample> {
             "sampled.tide",
             capture_bytes(&sampled, events),
         ),
+        sample(
+            FileFormat::Capture,
+            "jobs.tide",
+            capture_bytes(&header(), JOBS),
+        ),
         sample(FileFormat::Heap, "shop.heap", heap(shop())),
         sample(FileFormat::Heap, "mixed.heap", heap(mixed())),
         sample(
@@ -359,6 +416,12 @@ fn mixed() -> HeapBuilder {
     heap
 }
 
+/// Two jobs of one name in turns, and one that does not end.
+const JOBS: &str = "\
+job 1 send k1; alloc a 5000 at main:3 > send:5; time 1000; alloc b 70 at main:3 > send:6; free b; job_end 1; time 2000
+job 2 send k2; alloc c 6000 at main:3 > send:5; time 3000; job 0; free a; job 2 send; resident 90000; job_end 2 failed
+thread 2 pool; job 3 load; alloc d 100 at work:9; time 4000; thread 1; job 0; alloc e 40 at main:4; end 5000
+";
 const TIMELINE: &str = "\
 heaptide timeline 1
 started 1794786898.5000

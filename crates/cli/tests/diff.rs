@@ -204,6 +204,28 @@ fn page_is_named_after_the_later_capture_and_escapes_names() {
     assert_eq!(to_pipe.status.code(), Some(0));
 }
 
+#[test]
+fn output_whose_name_ends_in_html_is_a_page() {
+    let folder = folder();
+    folder.capture(
+        "jobs.tide",
+        "job 1 mail; alloc a 10 at main:3; job_end 1; end 5",
+    );
+    for line in [
+        "diff a.tide b.tide -o page.html",
+        "jobs jobs.tide -o page.html",
+        "lines --libraries --from b.tide -o page.html",
+    ] {
+        let done = folder.heaptide(&format!("{line} -f"));
+        assert_eq!(printed(&done), "Wrote page.html\n", "{line}");
+        let page = std::fs::read(folder.path().join("page.html")).expect("a page");
+        assert!(page.starts_with(b"<!doctype html>"), "{line}");
+    }
+    folder.heaptide("diff a.tide b.tide --json -o page.html -f");
+    let json = std::fs::read(folder.path().join("page.html")).expect("a file");
+    assert!(json.starts_with(b"{"));
+}
+
 /// Writes captures of several modes of the same program.
 fn folder_of_modes() -> Folder {
     let folder = Folder::new();

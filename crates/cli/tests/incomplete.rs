@@ -58,7 +58,19 @@ fn json_holds_the_failure() {
 #[test]
 fn formats_of_transform_print_the_failure() {
     let folder = folder();
-    for format in ["json", "csv", "pprof", "collapsed", "speedscope", "memray"] {
+    for format in [
+        "pprof",
+        "speedscope",
+        "collapsed",
+        "csv",
+        "gprof2dot",
+        "json",
+        "chrome",
+        "events",
+        "packed-events",
+        "memray",
+        "memray-1.19",
+    ] {
         let output = folder.heaptide(&format!("transform {format} cut.tide"));
         assert_eq!(output.status.code(), Some(0), "{format}");
         assert!(error_text(&output).contains(SENTENCE), "{format}");

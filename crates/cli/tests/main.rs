@@ -7,6 +7,7 @@ mod filters;
 mod heap;
 mod help;
 mod incomplete;
+mod launch;
 mod layouts;
 mod mutations;
 mod newest;

@@ -45,11 +45,17 @@ fn collapsed_stacks_begin_with_the_outermost_frame_and_end_with_bytes() {
 }
 
 #[test]
-fn control_characters_in_collapsed_names_are_replaced() {
+fn separators_and_control_characters_in_collapsed_names_are_replaced() {
     let folder = Folder::new();
-    folder.capture("x.tide", "alloc a 7 at main@/srv/a\u{1}b,c.py:3");
+    folder.capture(
+        "x.tide",
+        "alloc a 7 at main@/srv/a\u{1}b,c%3bd.py:3 > <a%3bb>:4",
+    );
     let text = printed(&folder.heaptide("transform collapsed -o - x.tide"));
-    assert_eq!(text, "main (/srv/a b,c.py:3) 7\n");
+    assert_eq!(
+        text,
+        "main (/srv/a b,c:d.py:3);<a:b> (/srv/job/job.py:4) 7\n"
+    );
 }
 
 #[test]
@@ -92,11 +98,21 @@ fn speedscope_has_a_profile_for_each_measure_and_opens_the_requested_one() {
          \"samples\":[\n[0,1],\n[0,2]\n],\n\"weights\":[100,1000]}",
         "\"name\":\"Allocations\",\"unit\":\"none\",\"startValue\":0,\"endValue\":5,\n\
          \"samples\":[\n[4],\n[0,1],\n[0,2],\n[3]\n],\n\"weights\":[1,2,1,1]}",
+        "\"name\":\"Temporary\",\"unit\":\"none\",\"startValue\":0,\"endValue\":3,\n\
+         \"samples\":[\n[4],\n[0,1],\n[3]\n],\n\"weights\":[1,1,1]}",
         "{\"name\":\"load\",\"file\":\"/srv/job/job.py\",\"line\":7}",
     ] {
         assert!(text.contains(part), "{part}\n---\n{text}");
     }
-    assert!(exported("speedscope --leaks").contains("\"activeProfileIndex\":1,"));
+    for (option, index) in [
+        ("--leaks", 1),
+        ("--total", 2),
+        ("--temporary-allocations", 3),
+    ] {
+        let text = exported(&format!("speedscope {option}"));
+        let active = format!("\"activeProfileIndex\":{index},");
+        assert!(text.contains(&active), "{option}: {text}");
+    }
 }
 
 #[test]
@@ -182,7 +198,7 @@ fn unknown_format_and_unsupported_options_are_refused_in_one_line() {
         ),
         (
             "transform chrome --leaks heaptide-job.4711.tide",
-            "heaptide: chrome shows sizes over time, not leaks: omit --leaks\n",
+            "heaptide: chrome shows sizes over time, for no measure: omit --leaks\n",
         ),
         (
             "transform memray --leaks heaptide-job.4711.tide",
@@ -190,7 +206,7 @@ fn unknown_format_and_unsupported_options_are_refused_in_one_line() {
         ),
         (
             "transform json --leaks heaptide-job.4711.tide",
-            "heaptide: json contains the leaked memory besides the peak: omit --leaks\n",
+            "heaptide: json contains every measure: omit --leaks\n",
         ),
     ] {
         let output = folder.heaptide(line);
@@ -203,15 +219,32 @@ fn unknown_format_and_unsupported_options_are_refused_in_one_line() {
 fn empty_capture_can_be_exported() {
     let folder = Folder::new();
     folder.capture("x.tide", "end 5");
-    for format in [
-        "pprof",
-        "speedscope",
-        "collapsed",
-        "csv",
-        "gprof2dot",
-        "json",
-        "chrome",
+    let exported = |format: &str| {
+        let text = printed(&folder.heaptide(&format!("transform {format} x.tide")));
+        let name = text.strip_prefix("Wrote ").expect("a name").trim_end();
+        std::fs::read(folder.path().join(name)).expect("a file")
+    };
+    for format in ["speedscope", "gprof2dot", "json", "chrome"] {
+        let json: Result<serde_json::Value, _> = serde_json::from_slice(&exported(format));
+        assert!(json.is_ok_and(|json| json.is_object()), "{format}");
+    }
+    assert_eq!(exported("collapsed"), b"");
+    assert_eq!(
+        exported("csv"),
+        b"allocator,num_allocations,size,tid,thread_name,stack_trace\n"
+    );
+    for (format, start) in [
+        ("pprof", &b"\x1f\x8b"[..]),
+        ("events", b"thread\t1\t4711\tMainThread\n"),
+        ("packed-events", b"thread\t1\t4711\tMainThread\nevents\n"),
+        ("memray", b"memray\0"),
+        ("memray-1.19", b"memray\0"),
     ] {
-        printed(&folder.heaptide(&format!("transform {format} x.tide")));
+        let bytes = exported(format);
+        assert!(
+            bytes.starts_with(start),
+            "{format}: {}",
+            bytes.escape_ascii()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP client of the control API, over a Unix socket or TCP. Sibling processes and `heaptide ctl` use it.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -36,6 +36,9 @@ impl Answer {
     }
 }
 
+/// The maximum time to wait for a connection: an unreachable host would otherwise take minutes.
+const MAX_CONNECT: Duration = Duration::from_secs(10);
+
 trait Stream: Read + Write + Send {}
 impl Stream for TcpStream {}
 impl Stream for UnixStream {}
@@ -49,12 +52,24 @@ fn connect(address: &Address, timeout: Duration) -> io::Result<(Box<dyn Stream>,
             (Box::new(stream), "localhost".to_owned())
         }
         Address::Tcp { host, port } => {
-            let stream = TcpStream::connect((host.as_str(), *port))?;
+            let stream = connect_to_any((host.as_str(), *port), timeout.min(MAX_CONNECT))?;
             stream.set_read_timeout(Some(timeout))?;
             stream.set_write_timeout(Some(timeout))?;
             (Box::new(stream), format!("{host}:{port}"))
         }
     })
+}
+
+/// Connects to the first address that accepts, and waits at most `timeout` for each.
+fn connect_to_any(host: impl ToSocketAddrs, timeout: Duration) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the host has no address");
+    for address in host.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
 }
 
 /// Sends one request and reads the head of its answer.

@@ -146,7 +146,7 @@ fn operation(config: &Config, route: &Route) -> Value {
     }
     if matches!(
         route.operation,
-        Operation::Download | Operation::MemrayDownload
+        Operation::Download | Operation::MemrayDownload | Operation::Files
     ) {
         responses["304"] = json!({"description": reason(304)});
     }

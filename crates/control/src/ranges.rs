@@ -5,7 +5,15 @@ use crate::response::{Body, Response};
 
 /// Applies these headers. Returns status 304 if the client has the content, the requested range, or status 416 if the
 /// range lies outside; without such a header, the whole response.
-pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Response {
+///
+/// `is_prefix` returns whether the current content begins with the content of an earlier tag, so that its download may
+/// be resumed.
+pub(crate) fn apply(
+    request: &Request,
+    mut response: Response,
+    tag: &str,
+    is_prefix: impl Fn(&str) -> bool,
+) -> Response {
     let is_weak = tag.starts_with("W/");
     if let Some(known) = request.header("If-None-Match") {
         let strong = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
@@ -20,11 +28,9 @@ pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Res
     let Some(range) = request.header("Range") else {
         return response;
     };
-    // A download may only be resumed if the file is unchanged.
-    if request
-        .header("If-Range")
-        .is_some_and(|known| is_weak || known.trim() != tag)
-    {
+    // A download may only be resumed if the bytes that the client has are unchanged.
+    let is_changed = |known: &str| is_weak || known.trim() != tag && !is_prefix(known.trim());
+    if request.header("If-Range").is_some_and(is_changed) {
         return response;
     }
     let Some(length) = response.body.length() else {
@@ -35,7 +41,7 @@ pub(crate) fn apply(request: &Request, mut response: Response, tag: &str) -> Res
         RequestedRange::Nothing => Response::error(
             416,
             "RangeNotSatisfiable",
-            format!("the capture has {length} bytes"),
+            format!("the file has {length} bytes"),
         )
         .with("Content-Range", format!("bytes */{length}")),
         RequestedRange::Part(from, to) => {

@@ -108,8 +108,7 @@ impl Options {
             return Err("the body must be a JSON object with options, or empty".to_owned());
         };
         let mut options = Options::default();
-        let mut sample_bytes = None;
-        let mut is_sampled = false;
+        let (mut mode, mut sample_bytes) = (None, None);
         for (key, value) in pairs {
             let flag = || flag(key, value);
             let number = |most: i64| {
@@ -118,13 +117,11 @@ impl Options {
             };
             match key.as_str() {
                 "mode" => match value.as_str() {
-                    Some("exact") => {}
-                    Some("objects") => options.mode.objects = true,
-                    Some("sampled") => is_sampled = true,
+                    Some(name @ ("exact" | "objects" | "sampled")) => mode = Some(name),
                     _ => return Err("mode must be exact, objects or sampled".to_owned()),
                 },
                 // The description of a session has 0 for "every allocation"; clients may send it back.
-                "sample_bytes" if *value == 0 => {}
+                "sample_bytes" if *value == 0 => sample_bytes = Some(0),
                 "sample_bytes" => sample_bytes = Some(number(MAX_SAMPLE_BYTES)? as u64),
                 "aggregate" => options.mode.aggregate = flag()?,
                 "native" | "native_traces" => options.mode.native = flag()?,
@@ -137,12 +134,17 @@ impl Options {
                 }
             }
         }
-        if options.mode.objects && sample_bytes.is_some() {
-            return Err("sample_bytes needs mode sampled".to_owned());
-        }
-        if is_sampled || sample_bytes.is_some() {
-            options.mode.sample_bytes = sample_bytes.unwrap_or(DEFAULT_SAMPLE_BYTES);
-        }
+        options.mode.objects = mode == Some("objects");
+        options.mode.sample_bytes = match (mode, sample_bytes) {
+            (Some("sampled"), Some(0)) => {
+                return Err("mode sampled needs sample_bytes of at least 1".to_owned());
+            }
+            (Some("sampled"), None) => DEFAULT_SAMPLE_BYTES,
+            (Some(mode @ ("exact" | "objects")), Some(1..)) => {
+                return Err(format!("sample_bytes needs mode sampled, not {mode}"));
+            }
+            (_, sample_bytes) => sample_bytes.unwrap_or(0),
+        };
         Ok(options)
     }
 }
@@ -310,6 +312,23 @@ mod tests {
         assert!(read(r#"{"mod":"exact"}"#).unwrap_err().contains("\"mod\""));
         assert!(read("[]").is_err());
         assert!(read(r#"{"interval_ms":0}"#).is_err());
-        assert!(read(r#"{"mode":"objects","sample_bytes":1}"#).is_err());
+    }
+
+    #[test]
+    fn contradictory_mode_and_sample_size_are_refused() {
+        for mode in ["exact", "objects"] {
+            let text = format!(r#"{{"mode":"{mode}","sample_bytes":4096}}"#);
+            let expected = format!("sample_bytes needs mode sampled, not {mode}");
+            assert_eq!(read(&text), Err(expected.clone()));
+            let change = ModeOptions::from_json(&serde_json::from_str(&text).unwrap());
+            assert_eq!(change, Err(expected));
+            let zero = read(&format!(r#"{{"sample_bytes":0,"mode":"{mode}"}}"#)).unwrap();
+            assert_eq!((zero.mode_name(), zero.mode.sample_bytes), (mode, 0));
+        }
+        assert!(read(r#"{"mode":"sampled","sample_bytes":0}"#).is_err());
+        let sampled = read(r#"{"sample_bytes":4096,"mode":"sampled"}"#).unwrap();
+        assert_eq!(sampled.mode.sample_bytes, 4096);
+        let default = read(r#"{"mode":"sampled"}"#).unwrap();
+        assert_eq!(default.mode.sample_bytes, DEFAULT_SAMPLE_BYTES);
     }
 }

@@ -93,7 +93,7 @@ impl PartialRequest {
         }
         self.bytes.extend_from_slice(received);
         if self.head.is_none() {
-            // A head ends with a line break, and the parser refuses too many lines, so it runs only a few times.
+            // Only a line break can end the head, so the parser runs at most once per line. It refuses too many lines.
             if received.contains(&b'\n') {
                 self.head = parse_head(&self.bytes)?;
             }
@@ -171,7 +171,10 @@ fn parse_head(bytes: &[u8]) -> Result<Option<(Request, usize, usize)>, Refusal> 
                 .and_then(|digits| digits.parse::<usize>().ok())
                 .ok_or_else(|| Refusal::new(400, "Content-Length is not a number"))?;
             if length.is_some_and(|length| length != value) {
-                return Err(Refusal::new(400, "Content-Length is given twice"));
+                return Err(Refusal::new(
+                    400,
+                    "there are two different Content-Length headers",
+                ));
             }
             length = Some(value);
         }
@@ -245,8 +248,8 @@ pub(crate) fn decode(text: &str) -> Result<String, Refusal> {
             other => other,
         });
     }
-    String::from_utf8(bytes)
-        .ok()
-        .filter(|text| !text.contains('\0'))
-        .ok_or_else(|| Refusal::new(400, "a query parameter is not valid UTF-8"))
+    if bytes.contains(&0) {
+        return Err(Refusal::new(400, "a query parameter contains %00"));
+    }
+    String::from_utf8(bytes).map_err(|_| Refusal::new(400, "a query parameter is not valid UTF-8"))
 }

@@ -4,8 +4,10 @@
 //! sessions. A name in a request is only compared with existing names; it never becomes part of a path.
 
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use heaptide_files::OwnFolder;
 use serde_json::{Value, json};
@@ -26,8 +28,7 @@ const PRIVATE: [&str; 1] = ["wanted.json"];
 struct RunFile {
     name: String,
     file: File,
-    bytes: u64,
-    modified_unix_ms: u64,
+    metadata: Metadata,
 }
 
 /// Lists the files, or sends the one that `name` chooses.
@@ -42,8 +43,9 @@ pub(crate) fn answer(config: &Config, request: &Request) -> Response {
         return Response::error(404, "NotFound", sentence);
     };
     let chosen = files.swap_remove(at);
-    // Timelines and job records only grow at their end, so a downloaded part of them stays valid.
-    let tag = format!("\"{name}\"").replace(|letter: char| !letter.is_ascii_graphic(), "_");
+    let bytes = chosen.metadata.len();
+    let version = Version::of(&chosen);
+    let tag = version.tag();
     let response = Response {
         status: 200,
         headers: vec![
@@ -51,16 +53,62 @@ pub(crate) fn answer(config: &Config, request: &Request) -> Response {
             ("Accept-Ranges", "bytes".to_owned()),
             ("ETag", tag.clone()),
         ],
-        body: Body::file_range(chosen.file, 0, chosen.bytes),
+        body: Body::file_range(chosen.file, 0, bytes),
     };
-    ranges::apply(request, response, &tag)
+    ranges::apply(request, response, &tag, |earlier| {
+        version.has_prefix(earlier)
+    })
+}
+
+/// The version of a file, from which its `ETag` is made.
+struct Version {
+    /// Distinguishes files that had the same name one after the other.
+    file: String,
+    bytes: u64,
+    /// Nanoseconds; `None` for timelines and job records, which only grow at their end: their length is enough.
+    modified: Option<i128>,
+}
+
+impl Version {
+    fn of(file: &RunFile) -> Version {
+        let metadata = &file.metadata;
+        let created = metadata.created().ok();
+        let created = created.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let created = created.map_or(0, |since| since.as_nanos());
+        let seconds = i128::from(metadata.mtime());
+        let modified = seconds * 1_000_000_000 + i128::from(metadata.mtime_nsec());
+        let is_report = extension(&file.name).is_some_and(|it| REPORTS.contains(&it));
+        Version {
+            file: format!("{:x}-{created:x}", metadata.ino()),
+            bytes: metadata.len(),
+            modified: is_report.then_some(modified),
+        }
+    }
+
+    fn tag(&self) -> String {
+        let Version { file, bytes, .. } = self;
+        match self.modified {
+            Some(modified) => format!("\"{file}-{bytes}-{modified}\""),
+            None => format!("\"{file}-{bytes}\""),
+        }
+    }
+
+    /// Returns whether `tag` is that of an earlier version with which this one begins.
+    fn has_prefix(&self, tag: &str) -> bool {
+        let bytes = tag
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_prefix(self.file.as_str()))
+            .and_then(|rest| rest.strip_prefix('-')?.strip_suffix('"'))
+            .and_then(|bytes| bytes.parse::<u64>().ok());
+        self.modified.is_none() && bytes.is_some_and(|bytes| bytes <= self.bytes)
+    }
 }
 
 fn describe(file: &RunFile) -> Value {
     json!({
         "name": file.name,
-        "bytes": file.bytes,
-        "modified_unix_ms": file.modified_unix_ms,
+        "bytes": file.metadata.len(),
+        "modified_unix_ms": file.metadata.modified().map_or(0, unix_ms),
     })
 }
 
@@ -97,9 +145,8 @@ fn add(files: &mut Vec<RunFile>, folder: &Path, is_wanted: &dyn Fn(&str) -> bool
         if !is_known {
             files.push(RunFile {
                 name: text,
-                bytes: metadata.len(),
-                modified_unix_ms: metadata.modified().map_or(0, unix_ms),
                 file,
+                metadata,
             });
         }
     }
@@ -107,7 +154,10 @@ fn add(files: &mut Vec<RunFile>, folder: &Path, is_wanted: &dyn Fn(&str) -> bool
 
 fn wanted_name(name: &OsString, is_wanted: &dyn Fn(&str) -> bool) -> Option<String> {
     let text = name.to_str()?;
-    let extension = Path::new(text).extension()?.to_str()?;
     let is_private = PRIVATE.contains(&text) || text.starts_with('.');
-    (is_wanted(extension) && !is_private).then(|| text.to_owned())
+    (is_wanted(extension(text)?) && !is_private).then(|| text.to_owned())
+}
+
+fn extension(name: &str) -> Option<&str> {
+    Path::new(name).extension()?.to_str()
 }

@@ -1,8 +1,9 @@
 //! Access control and rate limit.
 //!
-//! Processes of the program's own user and of root need no token for reports; anyone else does. Memory contents and
-//! deletion need the token or a Unix socket, because a browser or a proxy of the same user may act for others. A token
-//! that the user chose is required for all of these, except at the private socket. Pages of another origin are refused
+//! Processes of the program's own user and of root need no token for reports; anyone else does, apart from the
+//! exceptions at [`EntryPoint::Mounted`] and [`EntryPoint::JobPort`]. Memory contents and deletion need the token or a
+//! Unix socket, because a browser or a proxy of the same user may act for others. A token that the user chose is
+//! required for all of these, except at the private socket. Pages of another origin are refused
 //! unless that origin is configured. At loopback addresses and Unix sockets, requests without a token that name another
 //! host than localhost are also refused (DNS rebinding).
 
@@ -246,11 +247,11 @@ fn token_required(config: &Config, access: Access) -> Response {
 
 /// Returns whether a page of another origin sent the request.
 ///
-/// A link on another page may open a report in the browser's window: the user sees the report, and the other page cannot read
-/// it. All other requests without `Origin`, such as images and frames, are refused.
+/// A link on another page may open a report in the browser's window: the user sees the report, and the other page
+/// cannot read it. Further requests of that page without `Origin`, such as images and frames, are refused.
 fn is_from_another_origin(config: &Config, request: &Request, entry_point: EntryPoint) -> bool {
     if let Some(origin) = request.header("Origin") {
-        // Only a proxy sets this header truthfully, and only these entry points may have a proxy in front of them.
+        // Only a proxy sets X-Forwarded-Host truthfully, and only these entry points may have a proxy in front of them.
         let is_proxied = matches!(entry_point, EntryPoint::Mounted | EntryPoint::JobPort(_));
         let forwarded = request.header("X-Forwarded-Host").filter(|_| is_proxied);
         let host = forwarded.or(request.header("Host"));

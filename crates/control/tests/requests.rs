@@ -34,22 +34,42 @@ fn oversized_and_ambiguous_requests_are_refused_with_their_own_status() {
         Ok(None)
     );
     assert_eq!(
-        read(b"POST / HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
+        read(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} "),
         Err(400)
     );
     assert_eq!(
-        read(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        read(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         Err(411)
     );
-    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(MAX_HEAD_BYTES));
-    assert_eq!(read(long.as_bytes()), Err(431));
-    let many = format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(100));
-    assert_eq!(read(many.as_bytes()), Err(431));
-    assert!(
-        parse_query("a=%f").is_err()
-            && parse_query("a=%ff").is_err()
-            && parse_query("a=%00").is_err()
+    let long = format!(
+        "GET /{} HTTP/1.1\r\nHost: h\r\n\r\n",
+        "a".repeat(MAX_HEAD_BYTES)
     );
+    assert_eq!(read(long.as_bytes()), Err(431));
+    let many = format!(
+        "GET / HTTP/1.1\r\nHost: h\r\n{}\r\n",
+        "a: b\r\n".repeat(100)
+    );
+    assert_eq!(read(many.as_bytes()), Err(431));
+}
+
+#[test]
+fn reason_of_a_refusal_names_what_is_wrong() {
+    for (query, reason) in [
+        ("a=%f", "a percent sign without two hexadecimal digits"),
+        ("a=%ff", "a query parameter is not valid UTF-8"),
+        ("a=b%00", "a query parameter contains %00"),
+    ] {
+        assert_eq!(parse_query(query).unwrap_err().reason, reason);
+    }
+    let head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n";
+    let two = |second| Request::parse(format!("{head}{second}\r\n\r\n{{}} ").as_bytes());
+    let refusal = two("Content-Length: 3").unwrap_err();
+    assert_eq!(
+        refusal.reason,
+        "there are two different Content-Length headers"
+    );
+    assert!(matches!(two("Content-Length: 2"), Ok(Some(_))));
 }
 
 #[test]

@@ -161,14 +161,16 @@ fn report_of_a_client_that_left_is_cancelled_and_its_process_killed() {
         None,
     );
     let (server, port) = fixture.serve();
-    let client = request(port, "GET", "stats");
-    wait_until(|| !fixture.text("pid").is_empty());
-    let process = PathBuf::from(format!("/proc/{}", fixture.text("pid").trim()));
-    assert!(process.exists());
-    drop(client);
-    wait_until(|| !process.exists());
-    // Later reports are made.
-    fs::remove_file(fixture.folder.join("pid")).unwrap();
+    // More than may run at once: each cancelled report lets another one start.
+    for _ in 0..3 {
+        let client = request(port, "GET", "stats");
+        wait_until(|| !fixture.text("pid").is_empty());
+        let process = PathBuf::from(format!("/proc/{}", fixture.text("pid").trim()));
+        assert!(process.exists());
+        drop(client);
+        wait_until(|| !process.exists());
+        fs::remove_file(fixture.folder.join("pid")).unwrap();
+    }
     let clients: Vec<TcpStream> = (0..2).map(|_| request(port, "GET", "stats")).collect();
     wait_until(|| !fixture.text("pid").is_empty());
     drop(clients);
@@ -183,6 +185,72 @@ fn report_of_a_session_that_is_deleted_meanwhile_is_not_found() {
     let report =
         "GET /api/v1/profiler/sessions/20261116-000000-000-1/stats HTTP/1.1\nHost: localhost";
     assert_eq!(fixture.status(report, EntryPoint::Private), 404);
+}
+
+#[test]
+fn tag_of_a_file_changes_with_its_content_and_only_growing_files_are_resumed() {
+    let fixture = Fixture::new("files", "exit 1", None);
+    let folder = fixture.folder.join("sessions/job");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, is_growing) in [
+        ("web.timeline", true),
+        ("jobs.jsonl", true),
+        ("report.json", false),
+    ] {
+        let path = folder.join(name);
+        let get = |headers: &str| {
+            let text = format!(
+                "GET /api/v1/profiler/files?name={name} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n"
+            );
+            let request = Request::parse(text.as_bytes()).unwrap().unwrap();
+            let mut response = fixture
+                .handler
+                .handle(&request, EntryPoint::Private, &|| false);
+            let mut body = [0; 100];
+            let n_read = response.body.read(&mut body).unwrap();
+            let tag = response.headers.into_iter().find(|it| it.0 == "ETag");
+            let body = String::from_utf8_lossy(&body[..n_read]).into_owned();
+            (response.status, body, tag.unwrap_or_default().1)
+        };
+        fs::write(&path, "first\n").unwrap();
+        let (_, _, first) = get("");
+        assert_eq!(get(&format!("If-None-Match: {first}\r\n")).0, 304);
+        let resume = |tag: &str| get(&format!("Range: bytes=3-\r\nIf-Range: {tag}\r\n"));
+        assert_eq!(resume(&first).0, 206);
+
+        let mut growing = fs::File::options().append(true).open(&path).unwrap();
+        growing.write_all(b"second\n").unwrap();
+        let (status, body, second) = get(&format!("If-None-Match: {first}\r\n"));
+        assert_eq!((status, body.as_str()), (200, "first\nsecond\n"), "{name}");
+        let (status, body, tag) = resume(&first);
+        let expected = match is_growing {
+            true => (206, "st\nsecond\n"),
+            false => (200, "first\nsecond\n"),
+        };
+        assert_eq!(
+            (status, body.as_str(), tag),
+            (expected.0, expected.1, second.clone())
+        );
+
+        if !is_growing {
+            // Written in place, with the same length.
+            fs::write(&path, "FIRST\nSECOND\n").unwrap();
+            growing.set_modified(std::time::UNIX_EPOCH).unwrap();
+            assert_eq!(get(&format!("If-None-Match: {second}\r\n")).0, 200);
+            assert_eq!(resume(&second).0, 200);
+        }
+        // Another file gets the name.
+        let other = folder.join("other");
+        fs::write(&other, "the first line of another file\n").unwrap();
+        fs::rename(&other, &path).unwrap();
+        for tag in [&first, &second] {
+            let (status, body, _) = resume(tag);
+            assert_eq!(
+                (status, body.as_str()),
+                (200, "the first line of another file\n")
+            );
+        }
+    }
 }
 
 #[test]

@@ -126,7 +126,7 @@ impl HeapView {
         self.heap.snapshot.header.notes.clone()
     }
 
-    /// Whether allocation sites are known. The first call reads the recording that ran at that moment.
+    /// Whether allocation sites are known. The first call reads the recording that ran when the snapshot was taken.
     #[getter]
     fn has_sites(&self, py: Python<'_>) -> bool {
         py.detach(|| learn_sites(&self.heap));
@@ -149,7 +149,7 @@ impl HeapView {
         self.set(py.detach(|| self.heap.reachable()))
     }
 
-    /// Objects that roots reach, without those of some kinds. Its table by kind takes little time.
+    /// Objects that roots reach, without those of some kinds. The set's table by kind takes little time.
     fn reachable_without(&self, names: Vec<String>) -> HeapSet {
         HeapSet {
             heap: Arc::clone(&self.heap),

@@ -89,11 +89,14 @@ impl AsyncJobStep {
         }
         let generator = owner.generator_if_made(py);
         drop(owner);
+        // A step that could not begin must not keep later ones from running as part of the job.
+        let restore = |state| move |_: &PyErr| steps.borrow_mut().state = state;
         if is_marked && is_first {
-            AsyncJobSteps::begin(steps)?;
+            AsyncJobSteps::begin(steps).inspect_err(restore(State::New))?;
         }
         let entry = is_marked.then(|| steps.borrow().call.entry(py));
-        let reset = entry.map(Entry::enter).transpose()?.flatten();
+        let reset = entry.map(Entry::enter).transpose();
+        let reset = reset.inspect_err(restore(State::Paused))?.flatten();
         let body = generator.map_or_else(|| AsyncJobSteps::generator(steps), Ok);
         let inner = body.and_then(|body| match &this.request {
             Request::Next => call_slot(&body, ffi::Py_am_anext)?.ok_or_else(|| PyErr::fetch(py)),

@@ -50,7 +50,7 @@ static CAPTURE: Mutex<Option<(u32, Py<PyAny>)>> = Mutex::new(None);
 #[pyo3(signature = (variable, token, *, modules, are_contexts_read, redacted, wants_records))]
 #[allow(
     clippy::too_many_arguments,
-    reason = "each with its name at the only caller"
+    reason = "the only caller passes each argument by name"
 )]
 pub fn prepare_job_marks(
     py: Python<'_>,
@@ -205,7 +205,7 @@ pub struct Mark {
     pub outer: u32,
     /// The value of the context variable by which hooks find the job.
     pub token: Py<PyBytes>,
-    /// Restores the context in which the job became current.
+    /// The value that [`Marks::leave`] needs; `None` if the job is not current.
     pub reset: Option<Py<PyAny>>,
 }
 

@@ -46,9 +46,10 @@ pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
     if interpreter::layout().is_none() {
         return 0;
     }
-    // SAFETY: the thread state is the calling thread's own, and the map belongs to the context it has entered.
+    // SAFETY: the thread state is the calling thread's own, and `learn_context` was called for several contexts. The map
+    // belongs to the context that the thread has entered.
     unsafe {
-        let (_, map) = context::entered(interpreter::thread_state());
+        let map = context::map_to_compare(interpreter::thread_state());
         context::value_of(map, variable.as_ptr() as usize)
     }
 }

@@ -51,15 +51,16 @@ pub fn private_folder(path: &Path) -> io::Result<()> {
 /// Makes sure that other users cannot change what this user keeps in the folder. Creates it if it does not exist.
 ///
 /// Others may read the folder. In a folder with the sticky bit, such as `/tmp`, they may also create files, because they
-/// cannot replace files of this user there. The owner of a folder can, with any mode, so it must be this user or root. Root
-/// may use the folder of any user: a server may switch to that user, and a container may have the folder mounted.
+/// cannot replace files of this user there. The owner of a folder can replace them, whatever its mode is, so the owner
+/// must be this user or root. Root may use the folder of any user: a server may switch to that user, and a container
+/// may have the folder mounted.
 pub fn trusted_folder(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(path)?;
     check_folder(path)
 }
 
-/// Refuses a folder that users other than its owner can write to, unless it has the sticky bit. A folder that does not
-/// exist passes.
+/// Refuses a folder in which others can replace files of this user, as described at [`trusted_folder`]. A folder that
+/// does not exist passes.
 pub fn check_folder(path: &Path) -> io::Result<()> {
     let (mode, owner) = match path.metadata() {
         Ok(metadata) => (metadata.mode(), metadata.uid()),

@@ -1,7 +1,7 @@
 //! The rules for every file that Heaptide creates or trusts: who can read it, when it appears, which links it follows.
 //!
-//! - [`NewFile`]: creates a file with mode 0600, without following links. The file appears under its name once its content
-//!   is complete, unless it can only be written in place, such as a pipe.
+//! - [`NewFile`]: creates a file with mode 0600, without following links, except to a device or a pipe. The file
+//!   appears under its name once its content is complete, unless it can only be written in place, such as a pipe.
 //! - [`scratch_file`], [`temporary_path`]: a temporary file that has no name, or one that nobody can guess.
 //! - [`private_folder`], [`trusted_folder`], [`check_folder`]: folders for Heaptide's own files, which other users must not
 //!   be able to change.

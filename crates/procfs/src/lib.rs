@@ -27,5 +27,5 @@ pub use process::{
     program_name, root, sees_same_files, start_text, status_text, system_call, thread_name,
     threads,
 };
-pub use readable_mapping::readable_mapping;
+pub use readable_mapping::{readable_mapping, readable_ranges};
 pub use resident_mappings::{ResidentMapping, resident_mappings};

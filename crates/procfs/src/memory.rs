@@ -31,7 +31,7 @@ pub fn open_own_statm() -> io::Result<File> {
     File::open("/proc/self/statm")
 }
 
-/// Returns the resident pages, from the text of `statm`. A zombie has none.
+/// Returns the number of resident pages, from the text of `statm`; 0 for a zombie.
 pub fn resident_pages(statm: &str) -> Option<u64> {
     statm.split(' ').nth(1)?.parse().ok()
 }

@@ -1,7 +1,8 @@
-//! Finds the readable mapping around an address of this process. Does not allocate: hooks inside `malloc` call it.
+//! Finds the readable mapping around an address of this process, and lists all of them. The search does not allocate: hooks
+//! inside `malloc` call it.
 
-use std::fs::File;
-use std::io::Read;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// Returns the readable mapping of this process that contains an address. Allocates nothing.
@@ -17,6 +18,24 @@ pub fn readable_mapping(address: usize) -> Option<Range<usize>> {
             return Some(range);
         }
     }
+}
+
+/// Returns the readable memory of this process, in ascending order. Adjacent mappings are one range.
+pub fn readable_ranges() -> io::Result<Vec<Range<usize>>> {
+    let text = fs::read("/proc/self/maps")?;
+    let mut scan = Scan::default();
+    Ok(joined(text.iter().filter_map(|&byte| scan.take(byte))))
+}
+
+fn joined(mappings: impl Iterator<Item = Range<usize>>) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for mapping in mappings {
+        match ranges.last_mut() {
+            Some(last) if last.end == mapping.start => last.end = mapping.end,
+            _ => ranges.push(mapping),
+        }
+    }
+    ranges
 }
 
 /// Parses lines such as `7ffc1000-7ffc3000 rw-p 00000000 00:00 0` byte by byte.
@@ -66,6 +85,20 @@ mod tests {
         let address = &raw const local as usize;
         assert!(readable_mapping(address).unwrap().contains(&address));
         assert_eq!(readable_mapping(16), None);
+    }
+
+    #[test]
+    fn adjacent_mappings_are_one_range() {
+        let mappings = [0x1000..0x2000, 0x2000..0x5000, 0x6000..0x7000];
+        assert_eq!(
+            joined(mappings.into_iter()),
+            [0x1000..0x5000, 0x6000..0x7000]
+        );
+        let local = 0u64;
+        let address = &raw const local as usize;
+        let ranges = readable_ranges().unwrap();
+        assert!(ranges.is_sorted_by(|before, after| before.end < after.start));
+        assert!(ranges.iter().any(|range| range.contains(&address)));
     }
 
     #[test]

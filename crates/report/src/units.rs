@@ -66,8 +66,8 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// A share with two significant digits: `74%`, `7.4%`. Just below 100 it has three, so that it does not seem complete. Pages
-/// do the same.
+/// A share with two significant digits: `74%`, `7.4%`. From 99 on it has three, so that only 99.95 and more become
+/// `100%`. Pages do the same.
 pub fn percentage(percent: f64) -> String {
     if is_layout(Layout::Memray) {
         return format!("{percent:.2} %");
@@ -154,15 +154,17 @@ pub fn change_percent(before: u64, change: i64) -> String {
 
 /// A duration: `9 µs`, `1.5 ms`, `12 ms`, `1.53 s`, `1:40 min`, `1:02:03 h`. Pages do the same, in `web/src/model/format.ts`.
 pub fn duration(seconds: f64) -> String {
+    // The limits lie where rounding reaches the next unit or digit.
     match seconds {
         0.0 => "0 s".to_owned(),
-        s if s < 0.001 => format!("{:.0} µs", (s * 1e6).max(1.0)),
-        s if s < 0.01 => format!("{:.1} ms", s * 1e3),
-        s if s < 1.0 => format!("{:.0} ms", s * 1e3),
-        s if s < 10.0 => format!("{s:.2} s"),
-        s if s < 100.0 => format!("{s:.1} s"),
+        s if s < 999.5e-6 => format!("{:.0} µs", (s * 1e6).max(1.0)),
+        s if s < 9.95e-3 => format!("{:.1} ms", s * 1e3),
+        s if s < 999.5e-3 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.995 => format!("{s:.2} s"),
+        s if s < 99.95 => format!("{s:.1} s"),
         s => {
-            let (minutes, rest) = (s as u64 / 60, s as u64 % 60);
+            let s = s.max(100.0) as u64;
+            let (minutes, rest) = (s / 60, s % 60);
             match minutes {
                 0..60 => format!("{minutes}:{rest:02} min"),
                 _ => format!("{}:{:02}:{rest:02} h", minutes / 60, minutes % 60),
@@ -184,7 +186,7 @@ pub fn timestamp(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}{fraction}+00:00")
 }
 
-/// `sys.hexversion` as Python prints it: `3.12.1`, `3.15.0rc2`.
+/// The version that `sys.hexversion` encodes, as Python prints it: `3.12.1`, `3.15.0rc2`.
 pub fn python_version(hexversion: u32) -> String {
     let [major, minor, micro, release] = hexversion.to_be_bytes();
     let serial = release & 0xf;
@@ -270,6 +272,16 @@ mod tests {
             (0.012, "12 ms"),
             (1.53, "1.53 s"),
             (12.34, "12.3 s"),
+            (0.000_999_4, "999 µs"),
+            (0.000_999_6, "1.0 ms"),
+            (0.009_94, "9.9 ms"),
+            (0.009_96, "10 ms"),
+            (0.9994, "999 ms"),
+            (0.9996, "1.00 s"),
+            (9.994, "9.99 s"),
+            (9.997, "10.0 s"),
+            (99.94, "99.9 s"),
+            (99.97, "1:40 min"),
             (100.9, "1:40 min"),
             (3723.0, "1:02:03 h"),
         ] {

@@ -87,11 +87,15 @@ impl Follower {
             }
             ControlFlow::Continue(())
         });
+        // The last block of a thread stays pending while it cannot be read, so every refresh finds its damage again.
+        let is_new = |found: &Damage| !self.damage.contains(found);
+        let new_damage: Vec<Damage> = damage.into_iter().filter(is_new).collect();
         let mut is_read = true;
-        if damage.is_empty() {
+        if new_damage.is_empty() {
             self.n_failed = 0;
         } else if is_over || self.n_failed >= MAX_ATTEMPTS {
-            self.damage.extend(damage);
+            self.damage.extend(new_damage);
+            self.n_failed = 0;
         } else {
             self.n_failed += 1;
             is_read = false;

@@ -23,7 +23,7 @@ pub struct Lifetime {
     pub birth: u16,
     /// Equals the number of bins if the blocks were live at the end.
     pub death: u16,
-    /// Negative if a free was undone in a later bin.
+    /// Negative if a free was undone in a later bin, because its call failed (`realloc`, `munmap`).
     pub bytes: i64,
     pub count: i64,
 }
@@ -32,7 +32,7 @@ pub struct Lifetime {
 pub struct Lifetimes {
     /// Clock units, ascending. Bin `n` reaches from edge `n` to edge `n + 1`.
     pub edges: Vec<u64>,
-    /// By site, birth and death, ascending, without duplicates.
+    /// After [`Lifetimes::merge`]: by site, birth and death, ascending, without duplicates.
     pub entries: Vec<Lifetime>,
 }
 

@@ -15,7 +15,7 @@
 //! stopped 1500 42 disk full          the recording failed at this time; 42 events were dropped afterwards
 //! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
 //! ```
-//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default.
+//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default. `%3b` in it stands for `;`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -73,7 +73,8 @@ struct Builder {
     current: u32,
     sequence: u64,
     time: u64,
-    registry: Vec<u8>,
+    /// The chunks of the registry; a reader refuses a chunk of more than a megabyte.
+    registry: Vec<Vec<u8>>,
     codes: HashMap<(String, String), u32>,
     blocks: HashMap<String, u64>,
     next_address: u64,
@@ -89,7 +90,7 @@ impl Builder {
             current: 0,
             sequence: 0,
             time: 0,
-            registry: Vec::new(),
+            registry: vec![Vec::new()],
             codes: HashMap::new(),
             blocks: HashMap::new(),
             next_address: 0x5555_0000_0000,
@@ -112,7 +113,12 @@ impl Builder {
     fn register(&mut self, entry: Entry) {
         let mut bytes = vec![0; 1 << 14];
         let len = entry.write(&mut bytes);
-        self.registry.extend_from_slice(&bytes[..len]);
+        let last = self.registry.len() - 1;
+        if self.registry[last].len() + len < BUFFER_BYTES {
+            self.registry[last].extend_from_slice(&bytes[..len]);
+        } else {
+            self.registry.push(bytes[..len].to_vec());
+        }
     }
 
     fn switch_to(&mut self, stream: u32, name: &str) {
@@ -276,6 +282,8 @@ impl Builder {
     }
 
     fn frame(&mut self, text: &str) -> Frame {
+        let text = text.replace("%3b", ";");
+        let text = text.as_str();
         let (text, line) = match text.rsplit_once(':') {
             Some((text, line)) => (text, line.parse().expect("a line")),
             None => (text, 1),
@@ -308,8 +316,17 @@ impl Builder {
             bytes.extend_from_slice(&extent_with(mark));
         }
         let mut packer = Packer::new();
-        let registry = std::mem::take(&mut self.registry);
-        bytes.extend_from_slice(packer.block(BlockHead::default(), &registry));
+        for (number, chunk) in std::mem::take(&mut self.registry).iter().enumerate() {
+            let head = ChunkHead {
+                number: number as u32,
+                ..ChunkHead::default()
+            };
+            let head = BlockHead {
+                chunk: head,
+                ..BlockHead::default()
+            };
+            bytes.extend_from_slice(packer.block(head, chunk));
+        }
         let mut streams: Vec<u32> = self.threads.keys().copied().collect();
         streams.sort_unstable();
         for stream in streams {

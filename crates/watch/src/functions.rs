@@ -58,10 +58,12 @@ impl Functions {
             return Vec::new();
         };
         bytes.truncate(n_read);
-        let whole = bytes
-            .iter()
-            .rposition(|&byte| byte == b'\n')
-            .map_or(0, |end| end + 1);
+        let whole = match bytes.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => end + 1,
+            // No decorator writes a line this long. It is skipped, so that later lines are read.
+            None if n_read == MAX_READ => n_read,
+            None => 0,
+        };
         self.at += whole as u64;
         let text = String::from_utf8_lossy(&bytes[..whole]);
         text.lines()
@@ -73,11 +75,12 @@ impl Functions {
     pub fn finish(mut self) -> Vec<Call> {
         let mut calls = Vec::new();
         loop {
-            let more = self.take();
-            if more.is_empty() {
+            let before = self.at;
+            calls.extend(self.take());
+            // Bytes without a valid line give no calls, but lines may follow them.
+            if self.at == before {
                 break;
             }
-            calls.extend(more);
         }
         let _ = fs::remove_file(&self.path);
         calls
@@ -114,5 +117,20 @@ mod tests {
         let calls = functions.finish();
         assert_eq!(calls[0].begin.time_s, 12.5);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn lines_after_a_mebibyte_without_a_valid_line_are_read() {
+        let call = "FUNC m.f 1.0 10.0 2.0 11.0 0\n";
+        for (number, noise) in ["noise\n", "noise"].into_iter().enumerate() {
+            let name = format!("heaptide-noise-{number}-{}.dat", std::process::id());
+            let functions = Functions::beside(&std::env::temp_dir().join(name));
+            let noise = noise.repeat(3 * MAX_READ / noise.len());
+            fs::write(functions.path(), format!("{noise}\n{call}{noise}\n{call}"))
+                .expect("written");
+            let calls = functions.finish();
+            let names: Vec<&str> = calls.iter().map(|call| call.function.as_str()).collect();
+            assert_eq!(names, ["m.f", "m.f"], "noise {number}");
+        }
     }
 }

@@ -20,13 +20,12 @@ def loads(text: str) -> dict[str, Any]:
     at = 0
     while (at := _skip_blanks_and_comments(text, at)) < len(text):
         if text[at] == "[":
-            end = text.find("\n", at)
-            line = text[at : len(text) if end < 0 else end]
-            is_list = line.startswith("[[")
-            names, _ = _key(line, 2 if is_list else 1, "]")
+            is_list = text.startswith("[[", at)
+            names, _ = _key(text, at + (2 if is_list else 1), "]")
             # No setting is a list of tables, so the keys that follow go into a table that nothing reads.
             table = {} if is_list else _nested_table(root, names)
-            at += len(line)
+            end = text.find("\n", at)
+            at = len(text) if end < 0 else end
         else:
             names, at = _key(text, at, "=")
             value, at = _value(text, _skip_blanks(text, at))

@@ -1,1 +1,1 @@
-"""Commands that run a program in this process: the part of them that is written in Python."""
+"""The Python part of the commands that run Python code, such as `run`, `serve`, `worker` and `doctor`."""

@@ -47,7 +47,8 @@ class Call:
         self.name = name
         self.function = function
         self.params = params
-        self.is_async = inspect.iscoroutinefunction(function)
+        # An instance with an asynchronous `__call__` is no coroutine function itself.
+        self.is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
 
 
 class NoSuchJob(Exception):
@@ -127,7 +128,9 @@ class Worker:
 
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGINT, signal.SIGTERM):
-                before[each] = signal.signal(each, stop)
+                # A handler that C code installed cannot be installed again.
+                if signal.getsignal(each) is not None:
+                    before[each] = signal.signal(each, stop)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""Front ends that let code written for other profilers run unchanged on Heaptide's engine."""
+"""Front ends that let code written for other profilers run unchanged on Heaptide."""
 
 from __future__ import annotations
 

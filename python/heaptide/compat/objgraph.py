@@ -1,4 +1,4 @@
-"""objgraph's functions on Heaptide's engine: ``HEAPTIDE_COMPAT=objgraph`` lets ``import objgraph`` find them.
+"""objgraph's functions on Heaptide: ``HEAPTIDE_COMPAT=objgraph`` lets ``import objgraph`` find them.
 
 Like objgraph, these functions count the objects that the garbage collector tracks; the native module counts them.
 Chains and pictures are those of :mod:`heaptide.objects`, which also follow references that the collector does not see.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from heaptide.recording import runs
+
 _known: tuple[int, str] | None = None
 
 
@@ -12,7 +14,7 @@ def of_process() -> str:
     global _known
     pid = os.getpid()
     if _known is None or _known[0] != pid:
-        _known = (pid, f"{_run()}/{os.uname().nodename}/{pid}/{start()}")
+        _known = (pid, f"{runs.name()}/{os.uname().nodename}/{pid}/{start()}")
     return _known[1]
 
 
@@ -27,11 +29,3 @@ def start() -> str:
         return f"{ticks // per_second}.{ticks % per_second * 100 // per_second:02}s"
     except (OSError, ValueError, IndexError):
         return ""
-
-
-def _run() -> str:
-    try:
-        from heaptide.recording import runs  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return ""
-    return str(runs.name())

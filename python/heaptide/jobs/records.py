@@ -17,7 +17,7 @@ from heaptide import _native, labels, redaction
 from heaptide.containment import report_failure, untraced
 from heaptide.jobs.record_files import RecordFile, Retention
 from heaptide.messages import print_message_once
-from heaptide.recording import program
+from heaptide.recording import program, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Book:
         facts = dict(_native.process_facts())
         host = _valid(os.uname().nodename)
         self._identity: dict[str, Any] = {
-            "run": _run_name(),
+            "run": runs.name(),
             "host": host,
             "boot_id": facts.get("boot_id"),
             "pid_namespace": facts.get("pid_namespace"),
@@ -116,7 +116,7 @@ class Book:
     def new_id(self) -> str:
         """Return an ID that no other job has."""
         own = self._identity
-        return f"{own['run'] or ''}/{own['host']}/{own['pid']}/{own['start']}/t{next(_numbers)}"
+        return f"{own['run']}/{own['host']}/{own['pid']}/{own['start']}/t{next(_numbers)}"
 
     def take_over(self, parent: Book) -> None:
         """Close the parent's file in this forked child, and ignore the ends of the parent's jobs."""
@@ -205,15 +205,6 @@ def _text(value: Any) -> str:
 def _valid(text: str) -> str:
     """Replace surrogates, such as those of an undecodable path, because readers would reject the whole line."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _run_name() -> str | None:
-    """Return the name of the run, which all its processes share."""
-    try:
-        from heaptide.recording import runs  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return os.environ.get("HEAPTIDE_RUN") or os.environ.get("HEAPTIDE_GROUP") or None
-    return str(runs.name()) or None
 
 
 def _resolve() -> Book | None:

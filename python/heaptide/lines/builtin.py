@@ -1,6 +1,6 @@
 """The builtin ``profile`` in programs that ``mprof run`` starts: it marks the calls of functions in the timeline.
 
-This module imports nothing until the program uses ``profile``, because most programs do not.
+Until the program uses ``profile``, this module imports only builtins and os, because most programs do not use it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from heaptide import _native, command_process
 from heaptide.messages import print_message_once, reason
 from heaptide.recording.tracker import Tracker
 
-Heap = dict[int, tuple[int, int, int, int]]
+# By line: bytes and number of allocations, bytes alive at the peak and at the end.
+LineSums = dict[int, tuple[int, int, int, int]]
 
 
 class LineRecording:
@@ -45,8 +46,8 @@ class LineRecording:
         """Stop the recording."""
         self._tracker.stop()
 
-    def lines(self, code: CodeType) -> Heap:
-        """Return for each line: bytes and number of allocations, bytes alive at the peak and at the end."""
+    def lines(self, code: CodeType) -> LineSums:
+        """Return the sums of each line of a function."""
         return recorded_lines(self._path, code)
 
     def remove(self) -> None:
@@ -54,11 +55,14 @@ class LineRecording:
         self._folder.cleanup()
 
 
-def recorded_lines(path: str, code: CodeType) -> Heap:
-    """Return the lines of a function in a capture."""
+def recorded_lines(path: str, code: CodeType) -> LineSums:
+    """Return the sums of each line of a function in a capture, or print why there are none."""
     done = command_process.run("lines", "--json", "--function", code.co_name, "--from", path)
     if done.returncode != 0 or not done.stdout:
+        problem = done.stderr.removeprefix("heaptide: ") or f"heaptide lines exited with {done.returncode}"
         # A function that allocated nothing is not in the capture.
+        if not problem.startswith(f"no function {code.co_name} allocated memory"):
+            print_message_once(f"columns of allocations stay empty because the recording could not be read: {problem}")
         return {}
     last = max(line for _, _, line in code.co_lines() if line is not None)
     return {

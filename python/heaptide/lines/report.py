@@ -12,6 +12,7 @@ from types import CodeType
 from typing import Any, TextIO
 
 from heaptide import _native, platforms, private_files
+from heaptide.lines.recording import LineSums
 from heaptide.messages import print_message, print_message_once, reason
 from heaptide.platforms import compss
 
@@ -20,7 +21,6 @@ PROFILING_FILE = "HEAPTIDE_PROFILING_FILE"
 
 # From the native module: line, visits, largest size and increment in bytes.
 Rows = Iterable[tuple[int, int, int, int]]
-Heap = dict[int, tuple[int, int, int, int]]
 SourceLine = tuple[int, str, tuple[int, int, int] | None, tuple[int, int, int, int] | None]
 
 
@@ -33,7 +33,7 @@ class Call:
         self.last_bytes = last_bytes
         self.started = started
         self.elapsed = elapsed
-        self.heap: Heap = {}
+        self.heap: LineSums = {}
 
     def add(self, other: Call) -> None:
         """Add the measurements of another call of the same function."""

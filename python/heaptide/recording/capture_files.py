@@ -80,7 +80,7 @@ def _field(name: str, component: str) -> str:
 
 
 def home(settings: Settings) -> str:
-    """Return the folder for captures whose name contains no folder."""
+    """Return the folder from which relative names of captures start."""
     if settings.home:
         return os.path.expanduser(str(settings.home))
     platform = settings.platforms.get("trace_components")
@@ -95,7 +95,7 @@ def make_room(path: str, keep: int) -> None:
     if os.path.exists(path):
         if keep > 0:
             renamed = _renamed(path)
-            for member in family:
+            for member in family if renamed else ():
                 _move(member, renamed + member[len(path) :])
         else:
             for member in family:
@@ -168,9 +168,13 @@ def _names(folder: str) -> list[str]:
 
 
 def _renamed(path: str) -> str:
-    """Return an unused name with the time of the last write."""
+    """Return an unused name with the time of the last write, or nothing if another process has renamed the file."""
     stem, ending = os.path.splitext(path)
-    return unused_path(f"{stem}.{stamp(os.stat(path).st_mtime)}", ending)
+    try:
+        written = os.stat(path).st_mtime
+    except FileNotFoundError:
+        return ""
+    return unused_path(f"{stem}.{stamp(written)}", ending)
 
 
 def _move(old: str, new: str) -> None:

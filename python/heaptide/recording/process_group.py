@@ -62,8 +62,8 @@ class ProcessGroup:
         except OSError:
             pass  # the first process has just exited
         command = recorded_command(command)
-        # A name that the user chose identifies the program even if its processes run different scripts.
-        words = runs.chosen() if runs.is_named_by_user() else "\0".join([folder, *command])
+        # The name of the user or of a launcher identifies the program even if its processes run different scripts.
+        words = runs.name() if runs.is_named() else "\0".join([folder, *command])
         return cls(program_name(command), f"{runs.checksum(words.encode(errors='replace')):08x}", command)
 
 

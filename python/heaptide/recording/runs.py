@@ -38,12 +38,14 @@ def chosen() -> str:
     return (os.environ.get(RUN) or os.environ.get(GROUP) or "").strip()
 
 
-def is_named_by_user() -> bool:
-    """Return whether the name in the environment was chosen, by the user or by a launcher.
+def is_named() -> bool:
+    """Return whether the user or a launcher (MPI, Slurm) named the run. Its processes may then run different scripts.
 
-    A process of the run may also set a default name there, which contains `MARK`.
+    A process of the run may also put a default name into the environment; it contains `MARK`, unless a launcher named
+    the run. The result does not depend on that.
     """
-    return bool(chosen()) and MARK not in chosen()
+    known = chosen() or _job_of_launcher()
+    return bool(known) and MARK not in known
 
 
 def default_name() -> str:

@@ -158,7 +158,7 @@ class Tracker:
         """Stop the recording and complete the file. Does nothing if this tracker is not recording."""
         if self._is_recording:
             self._is_recording = False
-            # As `stop_owned`, whose frame would be an allocation of the program on Python 3.10.
+            # This is `stop_owned`, inlined: on Python 3.10 its frame would be recorded as the program's allocation.
             if _owner is self:
                 stop()
 

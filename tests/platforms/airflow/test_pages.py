@@ -109,6 +109,45 @@ print(dag_page.page("d", rows), "END OF DAG", task_page.page("d", "two", "t", -1
 
 
 @pytest.mark.behaviour("elsewhere", "task_log")
+def test_log_that_could_not_be_read_is_read_again_later(
+    installed: Callable[[str], Environment], tmp_path: Path
+) -> None:
+    program = """
+import datetime, time, types
+from airflow.utils.log.log_reader import TaskLogReader
+from heaptide.platforms.airflow import profiling
+from heaptide.platforms.airflow.web import task_logs
+
+ended = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
+key = {"dag_id": "d", "run_id": "r", "task_id": "t", "map_index": -1, "try_number": 1}
+instance = types.SimpleNamespace(**key, start_date=ended, end_date=ended)
+line = "Heaptide memory: peak 608 B, retained 0 B, resident 1.23 GB, 12.3 s; capture h:/x.tide; http://h"
+logs = [OSError("no route"), ["Could not read served logs: no route"], ["begins", line]]
+now = time.monotonic()
+
+def read_log_chunks(*_):
+    log = logs.pop(0)
+    if isinstance(log, OSError):
+        raise log
+    return [types.SimpleNamespace(event=text) for text in log], {}
+
+TaskLogReader.read_log_chunks = read_log_chunks
+task_logs._ended_instances = lambda dag_id: [instance]
+task_logs.time = types.SimpleNamespace(time=time.time, monotonic=lambda: now)
+profiling.current = lambda: types.SimpleNamespace(selects_task=lambda *_: True)
+seen = []
+for _ in range(3):
+    for _ in range(2):
+        seen.append((len(task_logs.of_dag("d", set())), len(logs)))
+    now += 3600
+print(seen)
+"""
+    home = Home(installed("airflow"), tmp_path / "home", {})
+    done = home.environment.run("python", "-c", program, cwd=home.folder, **home.variables)
+    assert done.stdout.splitlines()[-1] == "[(0, 2), (0, 2), (0, 1), (0, 1), (1, 0), (1, 0)]"
+
+
+@pytest.mark.behaviour("elsewhere", "task_log")
 def test_page_reads_every_line_that_a_task_can_log(installed: Callable[[str], Environment], tmp_path: Path) -> None:
     program = """
 import json

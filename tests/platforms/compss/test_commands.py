@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -207,7 +208,7 @@ def test_sample_of_64_children_takes_at_most_a_hundredth_of_the_interval(compss:
         assert "ready\n" in iter(sampler.stdout.readline, "")
         costs = []
         # Eight measurements of at least ten samples each. The first ones include start-up, and other load on the
-        # machine makes some of them longer, so only the cheapest is compared with the limit.
+        # machine makes some of them longer, so their median is compared with the limit.
         for _ in range(8):
             before, n_before = cpu_seconds(sampler.pid), len(sizes_in(profile))
             wait_until(lambda n=n_before: len(sizes_in(profile)) >= n + 10 or time.sleep(0.1), "ten samples")
@@ -216,4 +217,4 @@ def test_sample_of_64_children_takes_at_most_a_hundredth_of_the_interval(compss:
     assert sampler.returncode == 0
     assert profile.read_text().count("CHLD") >= 64 * 80
     # COMPSs' command line samples every 0.1 s.
-    assert min(costs) <= 0.1 / 100, costs
+    assert statistics.median(costs) <= 0.1 / 100, costs

@@ -24,7 +24,7 @@ h
 h[0].byvia
 """
 
-# The same objects in the process, and from its snapshot.
+# Prints views of the leaked objects: those in the process, which also writes a snapshot, or those in a given snapshot.
 OPERATIONS = """
 import sys, heaptide, tasks
 hp = heaptide.hpy()
@@ -98,7 +98,7 @@ def test_full_worker_shows_the_objects_that_a_thousand_jobs_leaked(mrq: Environm
         *("python", "full_worker.py"),
         cwd=folder,
         HEAPTIDE_COMPAT="guppy",
-        # The worker class also fixes the end of MRQ's loop. This session does not need accounts of jobs.
+        # The session needs no accounts of jobs. It uses the worker class because MRQ's own loop does not always end.
         MRQ_TRACE_MEMORY="False",
         TEST_REDIS=f"redis://127.0.0.1:{redis}",
         MRQ_DOCUMENTS=str(folder / "documents.json"),

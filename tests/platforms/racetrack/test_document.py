@@ -77,7 +77,7 @@ def shown_by_tree(racetrack: Environment, folder: Path) -> str:
         return False
 
     try:
-        # The frame of the leak is the innermost on the heaviest path, which the program opens at its start.
+        # `memray tree` first shows the heaviest path expanded. The innermost frame of this path is the leak's.
         wait_until(lambda: read() or b"perform" in shown, "memray's tree")
         assert process.poll() is None, shown.decode(errors="replace")
         os.write(controller, b"q")

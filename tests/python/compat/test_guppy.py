@@ -104,6 +104,10 @@ SAME_RESULTS = {
     "more rows of a pattern": "without_addresses(hp.iso(chain).get_rp(depth=15).more)",
     "rows after the last": "str(hp.iso(chain).get_rp(depth=15).more.more)",
     "complement of a bit set": "~guppy.sets.immbitset([1])",
+    "operators of a mutable bit set": "mutable_operators()",
+    "numbers popped from a bit set": "popped_bits([1, 2, 9])",
+    "numbers popped from a complement": "popped_bits(~guppy.sets.immbitset([1, 2])), popped_bits(-1), fails((~guppy.sets.mutbitset([1])).mutcopy().pop)",
+    "end of a complement": "[fails(lambda: function(guppy.sets.mutbitset(-1))) for function in (len, list)]",
     "brief with values": "hp.iso(5, 6).brief, hp.iso('a' * 200).brief, hp.iso(1.5, 2.5).brief, hp.iso(None).brief, hp.iso(b'abc').brief",
     "brief with names": "hp.iso(tail).brief, hp.iso(len).brief, hp.iso(sys).brief, hp.iso(Order).brief",
     "brief of several kinds": "without_addresses(hp.iso(5, 'a', []).brief), str(hp.iso(5, 'a').kind)",
@@ -187,6 +191,16 @@ def changed_bits():
     bits |= guppy.sets.immbitset([9])
     bits.discard(1)
     return list(bits), bool(bits.tas(4)), 4 in bits
+
+def popped_bits(numbers):
+    def pop(*index):
+        bits = guppy.sets.mutbitset(numbers)
+        return fails(lambda: bits.pop(*index)) or guppy.sets.mutbitset(numbers).pop(*index), bits
+    return [pop(*index) for index in ((), (0,), (-1,), (1,), (-2,))], fails(guppy.sets.mutbitset([]).pop)
+
+def mutable_operators():
+    one, other = guppy.sets.mutbitset([1, 2]), guppy.sets.immbitset([2])
+    return [~one, one | other, one & other, one - other, one ^ other, 4 | one, one.mutcopy(), {~one: 1}[~one]]
 
 for name, expression in EXPRESSIONS.items():
     try:

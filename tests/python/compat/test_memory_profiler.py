@@ -252,6 +252,27 @@ def test_command_prints_the_same_as_the_one_of_memory_profiler(tmp_path: Path, w
     assert results[1] == results[0]
 
 
+@pytest.mark.parametrize(
+    ("redirection", "program", "cause"),
+    [
+        ("> /dev/full", "pass", "No space left on device"),
+        (">&-", "pass", "it is closed"),
+        ("", "import sys; sys.stdout.close()", "I/O operation on closed file."),
+    ],
+)
+def test_unwritable_standard_output_is_named_in_the_message(
+    tmp_path: Path, redirection: str, program: str, cause: str
+) -> None:
+    (tmp_path / "job.py").write_text(f"@profile\ndef work():\n    pass\nwork()\n{program}\n")
+    words = ("-c", f'exec "$0" -m memory_profiler job.py {redirection}', sys.executable)
+    environment = {**os.environ, "HEAPTIDE_COMPAT": "memory_profiler"}
+    done = subprocess.run(["sh", *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    (message,) = (line for line in done.stderr.splitlines() if line.startswith("heaptide: "))
+    assert message == (
+        f"heaptide: the report could not be written to standard output ({cause}): name a file with -o"
+    ), done.stderr
+
+
 def test_generators_and_coroutines_are_measured_while_they_run(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(
         "import asyncio\nfrom memory_profiler import LineProfiler\nprof = LineProfiler()\n"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import socket
+import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -129,6 +132,72 @@ def work(port):
     (tmp_path / "main.py").write_text(program)
     done = python("main.py", cwd=tmp_path)
     assert done.stdout.splitlines()[0].startswith("allocate 1 -c ") and done.stdout.splitlines()[1] == "True"
+
+
+# Prints a line after each step, and makes the next step when it reads a line. Other threads allocate meanwhile.
+STEPS = """
+import hashlib, mmap, sys, threading
+from heaptide.compat import memray
+
+def one_block():
+    return bytearray(3_000_000)
+
+def twenty_blocks():
+    return [bytearray(70_000) for _ in range(20)]
+
+def one_mapping():
+    return mmap.mmap(-1, 5_000_000)
+
+def allocate_all():
+    held.append((one_block(), twenty_blocks(), one_mapping()))
+
+def disturb():
+    own = []
+    while not is_over:
+        own.append(bytearray(2_000))
+        hashlib.sha256(bytes(100_000))  # releases the GIL
+        if len(own) > 200:
+            own.clear()
+
+held, is_over = [], False
+with memray.Tracker(destination=memray.SocketDestination(server_port=int(sys.argv[1]))):
+    others = [threading.Thread(target=disturb) for _ in range(2)]
+    for other in others:
+        other.start()
+    for step in range(int(sys.argv[2])):
+        if step % 2:
+            worker = threading.Thread(target=allocate_all)
+            worker.start()
+            worker.join()
+        else:
+            allocate_all()
+        print("allocated", flush=True)
+        sys.stdin.readline()
+    is_over = True
+    for other in others:
+        other.join()
+"""
+
+
+def test_snapshot_contains_every_block_that_was_allocated_before_it(tmp_path: Path) -> None:
+    (tmp_path / "steps.py").write_text(STEPS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = [sys.executable, "steps.py", str(port), "8"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=tmp_path, **pipes) as program:  # type: ignore[call-overload]
+        with memray.SocketReader(port) as reader:
+            for n_steps, line in enumerate(program.stdout, start=1):
+                assert line == "allocated\n"
+                held: Counter[str] = Counter()
+                for record in reader.get_current_snapshot(merge_threads=n_steps % 4 < 2):
+                    for function in {frame[0] for frame in record.stack_trace()}:
+                        held[function] += record.size
+                assert held["one_block"] >= n_steps * 3_000_000
+                assert held["twenty_blocks"] >= n_steps * 20 * 70_000
+                assert held["one_mapping"] >= n_steps * 5_000_000
+                print(file=program.stdin, flush=True)
+        assert program.wait() == 0 and n_steps == 8
 
 
 def test_other_machines_and_bad_arguments_are_refused(tmp_path: Path) -> None:

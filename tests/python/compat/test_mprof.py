@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -59,8 +60,11 @@ def mprof(
     [
         "list",
         "peak",
+        "list --unknown",
         "peak 0",
+        "peak 0 0",
         "peak -2",
+        "peak mprofile_20260102030405_ts.dat",
         "peak -1 0 mprofile_20260102030405.dat",
         "peak missing.dat",
         "peak missing.dat 1",
@@ -70,6 +74,12 @@ def mprof(
         "rm --dry-run -1",
         "rm --dry-run 0 1 0",
         "rm 0",
+        "rm 0 0 -1",
+        "rm -- -1",
+        "rm --dry 0",
+        "rm --version",
+        "rm empty.dat",
+        "clean --version",
         "clean --dry-run",
         "clean",
         "list --version",
@@ -78,6 +88,10 @@ def mprof(
         "plot missing.dat",
         "plot empty.dat",
         "run",
+        "run --interval x true",
+        "run --backend unknown true",
+        "attach",
+        "attach --version",
     ],
 )
 def test_commands_print_the_same_lines_as_mprof(tmp_path: Path, words: str) -> None:
@@ -108,6 +122,20 @@ def test_empty_folder_gives_the_same_exit_code_as_mprof(tmp_path: Path, words: s
 def test_unknown_options_give_the_same_message_as_mprof(tmp_path: Path, words: str) -> None:
     real, replacement = (mprof(tmp_path, *words.split(), compat=compat) for compat in ("", "mprof"))
     assert (replacement.stderr, replacement.returncode) == (real.stderr, real.returncode)
+
+
+@pytest.mark.parametrize("command", ["run", "attach", "list", "rm", "clean", "plot", "peak", "", "memory_profiler"])
+def test_help_lists_the_same_commands_and_options_as_mprof(tmp_path: Path, command: str) -> None:
+    def names(compat: str) -> list[tuple[str, str]]:
+        environment = {**os.environ, "COLUMNS": "200", **({"HEAPTIDE_COMPAT": compat} if compat else {})}
+        words = [command, "-h"] if command == "memory_profiler" else ["mprof", *command.split(), "-h"]
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        # Options at the begin of a line, with their values, or the commands of the usage. Their help is Heaptide's own.
+        return sorted(re.findall(r"^(?:  (-.*?)(?:  .*)?|    ([a-z]+) +[a-z].*)$", done.stdout, flags=re.MULTILINE))
+
+    assert names("mprof,memory_profiler") == names("") != []
 
 
 @pytest.mark.parametrize("options", [[], ["-M", "-C"], ["--python"], ["--nopython"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -47,19 +48,48 @@ def test_unusable_runtime_folder_is_reported_and_the_program_continues(tmp_path:
     assert message.endswith("; the program continues")
 
 
-def test_no_path_in_a_request_reaches_the_file_system(program: ControlledProgram, tmp_path: Path) -> None:
-    (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "session.json").write_text("{}")
-    (tmp_path / "secret" / "1.tide").write_text("x")
-    program.post("start")
-    for name in ["..%2fsecret", "../secret", "%2e%2e/secret", ".", "..", "%00", "sessions"]:
+def ask_for_other_files(program: ControlledProgram, folder: Path) -> None:
+    """Check that requests that name files of this folder, which lies next to the sessions, are refused."""
+    folder.mkdir()
+    (folder / "session.json").write_text("{}")
+    (folder / "1.tide").write_text("x")
+    for name in [f"..%2f{folder.name}", f"../{folder.name}", f"%2e%2e/{folder.name}", ".", "..", "%00", "sessions"]:
         for route in ["", "/report", "/stats"]:
             answer = program.ask("GET", f"{BASE}/sessions/{name}{route}")
             assert answer.status in (404, 400), (name, route)
-    for query in ["output=/tmp/x", "o=/tmp/x", "--output=/tmp/x", "captures=/etc/passwd", "process=/etc/passwd"]:
-        answer = program.ask("GET", f"stats?{query}")
-        assert answer.status in (400, 404), query
-    assert program.ask("GET", "diff?base=/etc/passwd").status == 404
+    for option in ["output", "o", "--output", "captures", "process"]:
+        for file in ["new", "1.tide"]:
+            answer = program.ask("GET", f"stats?{option}={folder}/{file}")
+            assert answer.status in (400, 404), (option, file)
+    assert program.ask("GET", f"diff?base={folder}/1.tide").status == 404
+    assert sorted(os.listdir(folder)) == ["1.tide", "session.json"]
+
+
+def test_requests_that_name_other_files_are_refused(program: ControlledProgram, tmp_path: Path) -> None:
+    program.post("start")
+    ask_for_other_files(program, tmp_path / "other-files")
+
+
+def test_no_path_in_a_request_reaches_the_file_system(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("no strace: install it to run this test")
+    # Records all system calls with a path, of the program and of the processes that render reports.
+    calls = tmp_path / "calls.txt"
+    strace = ("strace", "-f", "-qq", "-s", "4096", "-e", "trace=%file", "-o", calls)
+    program = start_program(tmp_path, traced_by=strace)
+    request.addfinalizer(program.finish)
+    session = program.post("start")["session"]
+    ask_for_other_files(program, tmp_path / "other-files")
+    program.get(f"sessions/{session}/stats")
+    program.finish()
+    lines = calls.read_text().splitlines()
+    # The arguments of a new process are no accesses.
+    assert [line for line in lines if "other-files" in line and "execve(" not in line] == []
+    # The trace does contain the files that the program and its renderer opened for the last report.
+    renderers = {line.split()[0] for line in lines if "execve(" in line and "heaptide.command_process" in line}
+    opened = rf"(\d+) +open(at)?\(.*/{re.escape(session)}/\d+\.tide"
+    openers = {found[1] for line in lines if (found := re.match(opened, line))}
+    assert openers & renderers and openers - renderers
 
 
 def test_redirects_stay_on_this_server(program: ControlledProgram) -> None:

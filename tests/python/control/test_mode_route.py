@@ -52,7 +52,7 @@ def test_invalid_change_is_refused_and_changes_nothing(program: ControlledProgra
     assert program.get("status").json()["mode"]["mode"] == "exact"
 
 
-def test_command_changes_the_mode_by_its_name(program: ControlledProgram) -> None:
+def test_ctl_command_changes_the_mode(program: ControlledProgram) -> None:
     program.post("start")
     for word, expected in (("sampled", 512 << 10), ("sample_bytes=9000", 9000), ("exact", 0)):
         answer = heaptide("ctl", "--url", program.address, "mode", word).stdout

@@ -216,6 +216,17 @@ def test_ctl_finds_the_token_of_a_program_by_its_address(program: ControlledProg
         client.wait()
 
 
+def test_list_without_a_match_does_not_deny_that_programs_are_running(program: ControlledProgram) -> None:
+    env = {**os.environ, "HEAPTIDE_RUNTIME_DIR": str(program.folder / "run")}
+    listed = heaptide("ctl", "list", env=env).stdout
+    assert f"pid {program.process.pid}" in listed
+    assert heaptide("ctl", "list", "--name", "*", env=env).stdout == listed
+    nothing = heaptide("ctl", "list", "--name", "celery*", env=env).stdout
+    assert nothing == "no running program with the control API matches\n"
+    env["HEAPTIDE_RUNTIME_DIR"] = str(program.folder / "elsewhere")
+    assert heaptide("ctl", "list", env=env).stdout == "no program with the control API is running\n"
+
+
 @pytest.mark.parametrize("token", ["", "s3cret"])
 def test_live_view_asks_other_users_for_a_token(tmp_path: Path, token: str) -> None:
     script = "import sys\nkept = bytearray(5_000_000)\nprint('ready', flush=True)\nsys.stdin.read()"

@@ -137,7 +137,7 @@ def test_report_goes_to_the_configured_sink(tmp_path: Path) -> None:
         from heaptide import reports
 
         decks = []
-        assert reports.set_sink(decks.append) is reports.to_file
+        assert reports.set_sink(decks.append) is None
 
         @heaptide.memray_profiling
         def task(): pass
@@ -154,6 +154,35 @@ def test_report_goes_to_the_configured_sink(tmp_path: Path) -> None:
         """,
     )
     assert len(pages) == 2
+
+
+@pytest.mark.once
+def test_previous_sink_restores_the_platforms_choice(tmp_path: Path) -> None:
+    _, pages, _ = run(
+        tmp_path,
+        """
+        import heaptide
+        from heaptide import platforms, reports
+
+        of_platform, first, second = [], [], []
+        known = [*platforms.all_platforms(), platforms.Platform(report_sink=lambda: of_platform.append)]
+        platforms.all_platforms = lambda: known
+
+        @heaptide.memray_profiling
+        def task(): pass
+
+        task()
+        before_first = reports.set_sink(first.append)
+        before_second = reports.set_sink(second.append)
+        task()
+        assert reports.set_sink(before_second) == second.append
+        task()
+        assert reports.set_sink(before_first) == first.append
+        task()
+        assert (len(of_platform), len(first), len(second)) == (2, 1, 1)
+        """,
+    )
+    assert len(pages) == 4
 
 
 @pytest.mark.once

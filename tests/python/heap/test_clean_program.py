@@ -46,13 +46,48 @@ def test_arguments_of_the_snapshot_itself_are_not_waste(snapshot: Path) -> None:
     assert not [row["what"] for row in rows if "redact" in row["what"]]
 
 
+def examples(snapshot: Path, kind: str, *options: str) -> list[str]:
+    """Return the lines of the objects from which a graph starts."""
+    drawn = heaptide("heap", "graph", "--type", kind, *options, snapshot).stdout
+    return [line for line in drawn.splitlines() if "#fde8e8" in line]
+
+
 @pytest.mark.parametrize("kind", ["list", "dict", "dict of module", "function"])
-def test_examples_in_a_graph_are_objects_of_the_program_if_it_has_some(snapshot: Path, kind: str) -> None:
-    drawn = heaptide("heap", "graph", "--type", kind, snapshot).stdout
-    selected = [line for line in drawn.splitlines() if "#fde8e8" in line]
-    assert len(selected) == 3
-    if kind in ("list", "dict"):
-        assert not [line for line in selected if "heap_snapshot" in line or "of module" in line], drawn
+def test_graph_has_three_examples_of_a_type_also_if_it_holds_no_data(snapshot: Path, kind: str) -> None:
+    assert len(examples(snapshot, kind)) == 3
+
+
+# Prints the addresses of the only rows that are data of the program.
+ROWS = """
+import importlib, sys, heaptide
+
+class Row(list):
+    pass
+
+described = []
+
+def make_other_rows(first, end):
+    for n in range(first, end):
+        setattr(heaptide, f"row_{n}", Row())
+        setattr(importlib, f"row_{n}", Row())
+        sys.path_importer_cache[f"/folder/{n}"] = Row()
+        described.append({"__all__": Row()})
+
+make_other_rows(0, 30)
+rows = [Row() for _ in range(3)]
+make_other_rows(30, 60)
+print(*[hex(id(row)) for row in rows])
+heaptide.heap_snapshot("rows.heap", values=True)
+"""
+
+
+def test_examples_in_a_graph_are_data_before_variables_of_heaptide_and_the_import_system(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(ROWS)
+    rows = python("job.py", cwd=tmp_path).stdout.split()
+    for n_examples in (3, 4, 200):
+        drawn = examples(tmp_path / "rows.heap", "Row", "--examples", str(n_examples))
+        assert len(drawn) == n_examples
+        assert [row for row in rows if not any(row in line for line in drawn)] == []
 
 
 def test_small_share_of_waste_is_not_rounded_to_nothing(snapshot: Path) -> None:

@@ -45,7 +45,7 @@ def test_objects_in_asyncios_free_list_get_no_references(tmp_path: Path) -> None
         gc.collect()
         gc.disable()
         n_unused = objects.count("FutureIter")
-        if n_unused:  # they are freed twice by now, and the collector would never end
+        if n_unused:  # references have freed them again, so a collection at exit would loop for ever
             print(json.dumps([n_unused]), flush=True)
             os._exit(0)
         c_module = sys.modules["_asyncio"]

@@ -216,9 +216,11 @@ def test_library_bound_to_its_dependencys_malloc_keeps_calling_it(
 LOADING = """
 import ctypes, sys, threading
 paths, n_threads = sys.argv[2:], int(sys.argv[1])
+libraries = {}
 def load(first):
     for n in range(first, len(paths), n_threads):
-        ctypes.CDLL(paths[n]).allocate(300_000 + n)
+        libraries[n] = ctypes.CDLL(paths[n])
+        libraries[n].allocate(300_000 + n)
 threads = [threading.Thread(target=load, args=[first]) for first in range(n_threads)]
 for thread in threads: thread.start()
 """
@@ -241,8 +243,8 @@ def test_library_is_hooked_only_after_the_linker_has_finished_loading_it(
     assert sorted(sizes) == list(range(300_000, 300_030))
 
 
-def test_recordings_can_start_and_stop_while_another_thread_loads_libraries(
-    slow_libraries: list[str], tmp_path: Path
+def test_libraries_loaded_while_recordings_start_and_stop_are_recorded_by_the_next(
+    slow_libraries: list[str], tmp_path: Path, parse: Parse
 ) -> None:
     program = (
         LOADING
@@ -251,8 +253,17 @@ import heaptide
 while any(thread.is_alive() for thread in threads):
     with heaptide.Tracker("capture.tide", overwrite=True):
         pass
+for n in range(len(paths)):
+    libraries[n].allocate(400_000 + n)
+with heaptide.Tracker("next.tide"):
+    for n in range(len(paths)):
+        libraries[n].allocate(500_000 + n)
+for n in range(len(paths)):
+    libraries[n].allocate(600_000 + n)
 """
     )
     command = [sys.executable, "-c", program, "2", *slow_libraries]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
+    sizes = [size for size in sizes_of(parse(tmp_path / "next.tide")) if 300_000 <= size < 600_030]
+    assert sizes == list(range(500_000, 500_030))

@@ -305,15 +305,19 @@ def test_modules_of_heaptide_are_not_memory_of_the_program(heaptide_run: Any, pa
 
 
 @pytest.mark.once
-def test_secrets_in_labels_are_not_recorded(heaptide_run: Any, parse: Any) -> None:
+def test_secrets_in_keys_and_labels_are_not_recorded(heaptide_run: Any, parse: Any) -> None:
     capture = heaptide_run(
         """
         import heaptide
         with heaptide.job("login", key="user-7", password="hunter2", queue="mail"):
             pass
+        with heaptide.job("login", key="password-hunter3", queue="mail"):
+            pass
         """,
         env={"HEAPTIDE_REDACT": "*password*"},
     ).capture
-    (line,) = [line for line in parse(capture) if line.startswith("JOB ")]
-    assert "hunter2" not in line
-    assert "password=<redacted>" in line and "queue=mail" in line and "key=user-7" in line
+    lines = parse(capture)
+    assert [line for line in lines if "hunter" in line] == []
+    labelled, keyed = [line for line in lines if line.startswith("JOB ")]
+    assert "key=user-7" in labelled and "password=<redacted>" in labelled and "queue=mail" in labelled
+    assert "key=<redacted>" in keyed and "queue=mail" in keyed

@@ -358,3 +358,32 @@ def test_missing_arguments_of_an_async_function_fail_at_the_call(tmp_path: Path)
     assert shown[:3] == shown[3:]
     assert "missing 1 required positional argument: 'scope'" in shown[0][0]
     assert shown[1:3] == [[True], [True, "plain", ["http", 3]]]
+
+
+def test_async_generator_whose_first_step_is_interrupted_runs_its_next_steps_as_a_job(tmp_path: Path) -> None:
+    shown = run(
+        tmp_path,
+        """
+        @heaptide.job("steps")
+        async def steps():
+            yield name()
+            yield name()
+        prepare = jobs.Job._prepare
+        def interrupt():
+            jobs.Job._prepare = staticmethod(prepare)
+            raise KeyboardInterrupt
+        with heaptide.job("before"): pass
+        made = steps()
+        # After an import, the next job prepares the process again.
+        sys.modules["imported"] = sys
+        jobs.Job._prepare = staticmethod(interrupt)
+        try:
+            made.__anext__().send(None)
+        except KeyboardInterrupt:
+            show("interrupted", name())
+        async def consume():
+            show([value async for value in made], name())
+        asyncio.run(consume())
+        """,
+    )
+    assert shown == [["interrupted", None], [["steps", "steps"], None]]

@@ -44,6 +44,12 @@ async def leak_later():
     leak()
     await asyncio.sleep(0)
 
+class Later:
+    async def __call__(self):
+        await leak_later()
+
+call_later = Later()
+
 class Task:
     def run(self, params):
         leak(params["n"])
@@ -154,9 +160,10 @@ def test_command_line_overrides_the_environment_and_invalid_values_are_reported(
     assert "MRQ_GREENLETS is 'many', which is invalid" in done.stderr
 
 
-def test_concurrent_jobs_have_separate_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["tasks:leak_later", "tasks:call_later"])
+def test_concurrent_jobs_have_separate_numbers(tmp_path: Path, job: str) -> None:
     worker(tmp_path, "--max_jobs", "1", "tasks:leak")
-    output = worker(tmp_path, "--trace_memory", "--greenlets", "4", "--max_jobs", "8", "tasks:leak_later").stdout
+    output = worker(tmp_path, "--trace_memory", "--greenlets", "4", "--max_jobs", "8", job).stdout
     assert len(retained(output)) == 8
     assert all(number > 10_000 for number in retained(output))
 

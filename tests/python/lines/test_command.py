@@ -204,13 +204,47 @@ def test_bad_input_is_one_sentence_and_an_exit_code(script: Path, capture: Path,
     )
 
 
-def test_functions_with_the_imported_decorator_are_part_of_the_report(tmp_path: Path, script: Path) -> None:
+def test_columns_without_a_readable_recording_are_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(
+        textwrap.dedent("""
+        import os, sys, tempfile
+
+        @profile
+        def nothing():
+            pass
+
+        @profile
+        def work():
+            return bytearray(1 << 20)
+
+        @profile
+        def other():
+            return bytearray(1 << 20)
+
+        nothing(), work(), other()
+        if sys.argv[1:]:
+            [folder] = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("heaptide-lines-")]
+            os.unlink(os.path.join(tempfile.gettempdir(), folder, "call.tide"))
+        """)
+    )
+    command = ("lines", "--columns", "allocated", "job.py")
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    complete = heaptide(*command, cwd=tmp_path, env=environment)
+    assert complete.stderr == "", "a function that allocates nothing is no failure"
+    damaged = heaptide(*command, "damage", cwd=tmp_path, env=environment)
+    assert damaged.stdout.count("Filename: ") == 3
+    expected = "columns of allocations stay empty because the recording could not be read: "
+    assert one_sentence(damaged.stderr).startswith(expected), damaged.stderr
+
+
+@pytest.mark.parametrize("option", ["--html", "-o"])
+def test_functions_with_the_imported_decorator_are_part_of_the_page(tmp_path: Path, script: Path, option: str) -> None:
     program = (
         script.read_text().replace("import sys\n", "import sys, heaptide\n").replace("@profile", "@heaptide.profile")
     )
     script.write_text(program)
     page = tmp_path / "report.html"
-    done = heaptide("lines", "--html", page, script, check=False)
+    done = heaptide("lines", option, page, script, check=False)
     assert done.returncode == 3 and done.stderr == "", done.stderr
     work, other = tables(done.stdout)
     assert (work.row("return size").visits, other.row("return 1").visits) == (2, 1)

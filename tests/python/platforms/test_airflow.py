@@ -47,13 +47,33 @@ def has_block(capture: Path) -> bool:
 
 
 @pytest.mark.once
-def test_only_the_selected_components_load_the_profiler(tmp_path: Path) -> None:
-    for env in ({ENV: " scheduler , api"}, {HEAPTIDE_ENV: "scheduler,api"}):
-        assert component(tmp_path, "scheduler", AIRFLOW_HOME=str(tmp_path), **env)[0]
-        assert component(tmp_path, "dag_processor", AIRFLOW_HOME=str(tmp_path), **env) == (False, "")
+@pytest.mark.parametrize("source", [ENV, HEAPTIDE_ENV, "airflow.cfg"])
+def test_only_the_selected_components_load_the_profiler_and_are_recorded(tmp_path: Path, source: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    env = {"AIRFLOW_HOME": str(home)}
+    configuration = home / "airflow.cfg"
+    configuration.write_text("[profiling]\n")
+    if source == "airflow.cfg":
+        configuration.write_text("[profiling]\nmemray_trace_components = scheduler , api\n")
+    else:
+        env[source] = " scheduler , api"
+    assert component(tmp_path, "dag_processor", **env) == (False, "")
+    assert os.listdir(home) == [configuration.name]
+    for name in ("scheduler", "api"):
+        loaded, _ = component(tmp_path, name, **env)
+        assert loaded and has_block(home / f"{name}_memory.bin")
+    captures = {"scheduler_memory.bin", "api_memory.bin"}
+    assert set(os.listdir(home)) == {configuration.name, *captures}
+
+
+@pytest.mark.once
+def test_empty_variable_deselects_the_components_of_the_configuration_file(tmp_path: Path) -> None:
     (tmp_path / "airflow.cfg").write_text("[profiling]\nmemray_trace_components = triggerer\n")
-    assert component(tmp_path, "triggerer", AIRFLOW_HOME=str(tmp_path))[0]
     assert component(tmp_path, "triggerer", AIRFLOW_HOME=str(tmp_path), **{ENV: ""}) == (False, "")
+    assert list(tmp_path.glob("*.bin")) == []
+    assert component(tmp_path, "triggerer", AIRFLOW_HOME=str(tmp_path))[0]
+    assert has_block(tmp_path / "triggerer_memory.bin")
 
 
 @pytest.mark.once
@@ -129,6 +149,29 @@ def test_restart_keeps_earlier_captures_under_a_time_stamp(tmp_path: Path) -> No
     assert all(has_block(tmp_path / name) for name in names)
     component(tmp_path, "api", **{ENV: "api"}, AIRFLOW_HOME=str(tmp_path), HEAPTIDE_KEEP="0")
     assert [name for name in os.listdir(tmp_path) if name.endswith(".bin")] == ["api_memory.bin"]
+
+
+@pytest.mark.once
+def test_capture_that_another_process_renames_at_the_same_time_is_no_failure(tmp_path: Path) -> None:
+    program = """
+import os
+from heaptide.recording import capture_files
+
+path, exists = os.path.abspath("api_memory.bin"), os.path.exists
+for name in (path, path + ".17"):
+    open(name, "x").close()
+
+def exists_but_not_for_long(name):
+    found = exists(name)
+    if name == path:
+        os.rename(path, "renamed.bin")
+    return found
+
+os.path.exists = exists_but_not_for_long
+capture_files.make_room(path, 5)
+print(*sorted(os.listdir()))
+"""
+    assert python("-c", program, cwd=tmp_path).stdout.split() == ["api_memory.bin.17", "renamed.bin"]
 
 
 @pytest.mark.once

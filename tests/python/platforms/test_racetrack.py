@@ -337,28 +337,39 @@ def test_status_other_reports_snapshot_and_diff_are_served(leaking: ControlledPr
     assert leaking.ask("GET", "diff").status == 400
 
 
-def test_process_that_renders_reports_has_low_priority_and_limited_memory_and_ends(
-    leaking: ControlledProgram,
+# Runs as the interpreter of the process that renders, and prints facts about this process before the report.
+RENDERING_PYTHON = f"""#!{sys.executable} -IS
+import os, resource, sys
+code, packages = sys.argv[4:6]
+sys.argv = ["-c", *sys.argv[5:]]
+sys.path.insert(0, packages)
+from heaptide import _native
+render = _native.main
+def print_facts_and_render(words):
+    print(os.getpid(), os.getppid(), os.nice(0), resource.getrlimit(resource.RLIMIT_AS)[0], words[0], flush=True)
+    return render(words)
+_native.main = print_facts_and_render
+exec(code)
+"""
+
+
+def test_report_is_rendered_in_a_child_with_low_priority_and_limited_memory_that_ends(
+    tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    # The script replaces the command by a function that prints its priority and memory limit.
-    script = (
-        "import os, resource, sys\n"
-        "from heaptide import _native, command_process\n"
-        "def main(words):\n"
-        "    print(os.nice(0), resource.getrlimit(resource.RLIMIT_AS)[0], words)\n"
-        "    return 0\n"
-        "command_process._native = _native\n"
-        "sys.modules['heaptide._native'].main = main\n"
-        "sys.argv = ['x', '123456789012', 'stats']\n"
-        "command_process.main()\n"
-    )
-    done = ControlledProgram([sys.executable, "-c", script], leaking.folder)
-    nice, limit, words = done.address.split(maxsplit=2)
-    assert (int(nice), int(limit), words) == (min(os.nice(0) + 10, 19), 123456789012, "['stats']")
-    done.stop()
-    children = Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split()
-    leaking.get("stats")
-    assert Path(f"/proc/{leaking.process.pid}/task/{leaking.process.pid}/children").read_text().split() == children
+    python = tmp_path / "bin" / "python-that-renders"
+    python.parent.mkdir()
+    python.write_text(RENDERING_PYTHON)
+    python.chmod(0o700)
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.executable = {str(python)!r}\n")
+    job = serve(tmp_path, MEMRAY_PROFILER="true", PYTHONPATH=str(tmp_path))
+    request.addfinalizer(job.stop)
+    leak(job)
+    facts, _, report = job.get("stats").text.partition("\n")
+    pid, parent, nice, limit, command = facts.split()
+    assert int(pid) != int(parent) == job.process.pid
+    assert (int(nice), int(limit), command) == (min(os.nice(0) + 10, 19), 4 << 30, "stats")
+    assert "memory-leak/job.py:7 -> 24.0 MB" in report
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_token_protects_the_profiler_but_not_the_job(tmp_path: Path) -> None:

@@ -292,7 +292,10 @@ def test_ctl_acts_on_all_programs_that_a_name_or_label_chooses(tmp_path_factory:
         refused = ctl("start")
         assert refused.returncode == 2
         *listed, reason = refused.stderr.splitlines()
-        assert reason.startswith("heaptide: 3 programs are running: choose one with --pid")
+        choose = "heaptide: 3 programs are running: choose one with --pid"
+        assert reason == f"{choose}, or several with --name, --label or --all"
+        refused = heaptide("heap", "take", check=False, env=env)
+        assert refused.returncode == 2 and refused.stderr.splitlines()[-1] == choose
         assert [sum(f"pid {program.pid} " in line for line in listed) for program in programs] == [1, 1, 1]
         assert ctl("--name", "shop*", "start").returncode == 0
         assert recorded() == [True, True, False]

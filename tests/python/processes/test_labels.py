@@ -187,6 +187,28 @@ def test_ranks_of_one_job_are_one_run(tmp_path: Path) -> None:
     assert "2 different runs" in heaptide("stats", tmp_path).stdout
 
 
+def test_scripts_of_one_launchers_job_are_one_program_before_and_after_the_run_is_published(tmp_path: Path) -> None:
+    code = (
+        "from heaptide.recording import process_group, runs\n"
+        "for _ in range(2):\n"
+        "    print(process_group.ProcessGroup.of_this_process().key)\n"
+        "    runs.publish('a test')\n"
+    )
+    launchers: tuple[dict[str, str], ...] = (
+        {"PMIX_NAMESPACE": "prterun-web-1-4711@1"},
+        {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0"},
+        {},
+    )
+    keys: list[set[str]] = []
+    for env in launchers:
+        for script in ("master.py", "worker.py"):
+            (tmp_path / script).write_text(code)
+            keys.append(set(python(script, cwd=tmp_path, **env).stdout.split()))
+    assert [len(each) for each in keys] == [1] * 6
+    # Without a launcher, the two scripts are two programs.
+    assert keys[0] == keys[1] and keys[2] == keys[3] and len(set().union(*keys)) == 4
+
+
 def test_spawned_children_inherit_the_run_that_heaptide_group_also_names(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import subprocess, sys\n"

@@ -45,7 +45,8 @@ with heaptide.Tracker(path, aggregate=aggregate == "yes", **options[plan[0]]):
         phase(number)
 """
 
-# Blocks of the lists, and of a few objects of other sizes; in exact mode these are in pymalloc's arenas.
+# More than the bytes of all small objects: the bytearray objects without their data, lists and others. Only objects
+# mode records them; in exact mode they are in pymalloc's arenas.
 SMALL = 100_000
 
 
@@ -102,7 +103,7 @@ def test_sampled_intervals_add_to_the_error_of_mixed_sums(tmp_path: Path) -> Non
         sampling = stats["heaptide"]["sampling"]
         assert 0 < sampling["total_error_bytes_95"] < exact[0] / 4
         misses += abs(sums(stats)[0] - exact[0]) > sampling["total_error_bytes_95"]
-    # A sum is outside its error bar with a probability of 5%, and more than four of twelve with one of 1 in 5,000.
+    # A sum is outside its error bar with a probability of 5%. More than four of twelve are outside in 1 of 5,000 runs.
     assert misses <= 4
 
 
@@ -171,8 +172,8 @@ def test_blocks_freed_by_other_threads_in_other_modes_do_not_leak(tmp_path: Path
     capture = tmp_path / "threads.tide"
     python(script, capture, aggregate, cwd=tmp_path)
     stats = json.loads(heaptide("stats", "--json", capture).stdout)
-    # Modules that were imported meanwhile, and one block of `threading`; a lost free of a sample would add 512 KiB. Python
-    # may also have mapped an arena.
+    # Still live are modules that were imported meanwhile, and one block of `threading`. A lost free of a sample would
+    # add 512 KiB. Arenas that Python mapped do not count.
     live = stats["heaptide"]["processes"][0]["live_bytes"] - stats["heaptide"]["python_arenas"]["live_bytes"]
     assert live < SMALL
     assert stats["heaptide"]["allocations_over_live_blocks"] == 0

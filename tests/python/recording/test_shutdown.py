@@ -77,10 +77,13 @@ def test_summary_at_exit_is_printed_though_the_program_forbids_imports(tmp_path:
 
 @pytest.mark.once
 @pytest.mark.parametrize("ending", ["modules cleared", "imports forbidden"])
-def test_recordings_that_the_program_left_running_end_without_a_traceback(tmp_path: Path, ending: str) -> None:
+def test_recordings_that_the_program_left_running_are_completed_without_a_traceback(
+    tmp_path: Path, ending: str
+) -> None:
     script = tmp_path / "job.py"
     start = "import heaptide, heaptide.control\nheaptide.Tracker('job.tide').start()\nheaptide.control.start()\n"
-    script.write_text(START + start + ENDINGS[ending] + "\n")
+    script.write_text(start + START + ENDINGS[ending] + "\n")
     code, stdout, stderr = outcome(tmp_path, script)
     assert (code, stdout, stderr) == (0, "", "")
-    assert f" size={SIZE} " not in heaptide("parse", tmp_path / "job.tide").stdout
+    assert f" size={SIZE} " in heaptide("parse", tmp_path / "job.tide").stdout
+    assert "did not end" not in heaptide("stats", tmp_path / "job.tide").stdout

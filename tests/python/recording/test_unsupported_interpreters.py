@@ -37,7 +37,7 @@ def test_free_threaded_build_is_refused_in_one_sentence() -> None:
         assert "heaptide._native" not in done.stdout
 
 
-def test_command_fails_with_the_sentence_on_a_free_threaded_build(tmp_path: Path) -> None:
+def test_command_fails_and_names_the_reason_on_a_free_threaded_build(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import sys; sys.abiflags = 't'")
     env = {"PYTHONPATH": str(tmp_path)}
     done = heaptide("run", "-c", "print('ran')", check=False, env=env)

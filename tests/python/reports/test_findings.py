@@ -68,12 +68,47 @@ def test_findings_name_the_largest_site_free_memory_and_churn(
     assert churns["numbers"]["temporary_count"] >= 3_000
 
 
-def test_filters_restrict_the_numbers_of_a_report(recorded: list[Path], stats: Callable[..., dict[str, Any]]) -> None:
-    everything = stats(recorded[0])
-    part = stats(recorded[0], "--include", "job.py", "--thread", "main")
-    assert 0 < part["total_bytes_allocated"] <= everything["total_bytes_allocated"]
-    assert part["heaptide"]["filters"] == ["--include job.py", "--thread main"]
-    assert part["heaptide"]["processes"][0]["ledger"] is None
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of a program with large blocks in two modules and two threads."""
+    folder = tmp_path_factory.mktemp("filters")
+    (folder / "source.py").write_text("def fetch(): return bytes(3_000_000)\n")
+    (folder / "job.py").write_text(
+        "import threading, source\n"
+        "def compute(): return bytes(5_000_000)\n"
+        "def compress(): kept.append(bytes(7_000_000))\n"
+        "kept = [source.fetch(), compute()]\n"
+        "thread = threading.Thread(target=compress, name='helper')\n"
+        "thread.start()\n"
+        "thread.join()\n"
+    )
+    command = [sys.executable, "-m", "heaptide", "run", "-q", "-o", "job.tide", "job.py"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "job.tide"
+
+
+def test_filters_restrict_the_numbers_of_a_report(filtered: Path, stats: Callable[..., dict[str, Any]]) -> None:
+    def numbers(*filters: str) -> tuple[set[str], tuple[int, int]]:
+        """Return the functions with large blocks, and the number and size of all allocations."""
+        part = stats(filtered, *filters)
+        assert part["heaptide"]["filters"] == [" ".join(filters[at : at + 2]) for at in range(0, len(filters), 2)]
+        assert (part["heaptide"]["processes"][0]["ledger"] is None) == bool(filters)
+        large = [site["location"] for site in part["top_allocations_by_size"] if site["size"] > MIB]
+        totals = part["total_num_allocations"], part["total_bytes_allocated"]
+        return {location.partition(":")[0] for location in large}, totals
+
+    functions, (count, size) = numbers()
+    assert functions == {"fetch", "compute", "compress"}
+    for one, other, functions_of_one in (
+        (("--include", "source.py"), ("--exclude", "source.py"), {"fetch"}),
+        (("--thread", "helper"), ("--thread", "main"), {"compress"}),
+    ):
+        found, (count_of_one, size_of_one) = numbers(*one)
+        assert found == functions_of_one
+        # The two filters divide the allocations among themselves.
+        assert numbers(*other) == (functions - functions_of_one, (count - count_of_one, size - size_of_one))
+    assert numbers("--include", "job.py", "--thread", "main")[0] == {"fetch", "compute"}
+    assert numbers("--exclude", "source.py", "--thread", "main")[0] == {"compute"}
 
 
 def test_findings_name_a_child_that_wrote_to_shared_pages(

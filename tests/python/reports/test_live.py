@@ -395,6 +395,29 @@ def test_program_that_cannot_start_fails_with_pythons_message(
     assert "can't open file" in screen.text()
 
 
+def test_folder_that_an_earlier_process_with_the_same_id_left_is_no_failure(tmp_path: Path) -> None:
+    leave = 'mkdir "$TMPDIR/heaptide-live-$$" && exec "$@"'
+    done = subprocess.run(
+        [
+            "sh",
+            "-c",
+            leave,
+            "sh",
+            *COMMAND,
+            "run",
+            "--live-remote=0",
+            "-c",
+            "import os; print(os.listdir(os.environ['TMPDIR']))",
+        ],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("heaptide-") == 2
+    assert [path.name for path in tmp_path.iterdir() if not path.name.startswith("heaptide-live-")] == []
+
+
 def test_live_view_can_be_left_on_a_tiny_terminal(
     script: Path, tmp_path: Path, terminal: Callable[..., TerminalScreen]
 ) -> None:

@@ -85,7 +85,7 @@ def test_editable_install_is_the_users_code(job: Path, tmp_path: Path) -> None:
     assert finding["what"].startswith("load (steps.py:5) holds most at the peak")
 
 
-def test_script_that_uses_a_tracker_knows_its_own_code(job: Path) -> None:
+def test_module_in_the_scripts_folder_is_the_users_code_in_a_trackers_capture(job: Path) -> None:
     (job / "body.py").write_text(JOB)
     (job / "etl.py").write_text("import heaptide\nwith heaptide.Tracker('../job.tide'):\n    import body\n")
     site = next(job.glob("**/site-packages"))

@@ -44,7 +44,7 @@ def test_redact_setting_applies_to_the_command_line_of_captures(tmp_path: Path) 
         assert shown.endswith("--size 3")
 
 
-def test_redact_setting_applies_to_every_way_to_record(tmp_path: Path) -> None:
+def test_redact_setting_applies_to_trackers_the_environment_and_heap_snapshots(tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(
         "import heaptide, os, sys\n"
         "if not os.environ.get('HEAPTIDE'):\n"

@@ -1,4 +1,4 @@
-"""Tests native stacks in real programs: packages in C and Rust, greenlets, deep recursion, a stripped Python."""
+"""Tests native stacks in real programs: random calls, C++ and Rust packages, greenlets, a stripped Python, readers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.commands import Finished, heaptide
-from support.native_frames import Frame, functions, lost, names, stacks
+from support.commands import Finished, heaptide, python
+from support.native_frames import Frame, called_by, functions, lost, names, stacks, traces
 
 Run = Callable[..., Finished]
 Extension = Callable[..., Path]
@@ -80,23 +80,39 @@ def test_random_call_chains_have_the_same_python_frames_with_native_stacks(
 
 
 @pytest.mark.once
-def test_native_stacks_contain_the_libraries_of_pandas(heaptide_run: Run) -> None:
+def test_function_of_pandas_is_named_below_its_python_and_stripped_callers(tmp_path: Path) -> None:
     pytest.importorskip("pandas", reason="no pandas: install it to run this test")
-    program = """
-        import numpy, pandas
-        def count():
-            return pandas.Series(numpy.arange(300_007)).value_counts()
-        kept = count()
-    """
-    capture = heaptide_run(program, "--native").capture
-    rows = csv.DictReader(heaptide("transform", "csv", "--total", "-o", "-", capture).stdout.splitlines())
-    below = [row["stack_trace"] for row in rows if "count;" in row["stack_trace"]]
-    assert any("pandas/_libs/" in stack and ".so" in stack for stack in below)
+    # The values descend, so pandas keeps a whole window of them in a deque, which allocates 512 bytes for each 64.
+    (tmp_path / "job.py").write_text(
+        "import heaptide, numpy, pandas\n"
+        "def largest():\n"
+        "    return pandas.Series(numpy.arange(100_000, 0, -1)).rolling(50_000).max()\n"
+        "with heaptide.Tracker('job.tide', native=True):\n"
+        "    largest()\n"
+    )
+    python("job.py", cwd=tmp_path)
+    capture = tmp_path / "job.tide"
+    # Wheels of pandas are stripped: only exported functions have names, such as those of C++ templates.
+    name = "std::deque<long, std::allocator<long> >::_M_push_back_aux<long const&>"
+    [trace] = [trace for trace in traces(capture) if name in [frame.function for frame in trace.frames]]
+    assert trace.n_allocations >= 100_000 // 64
+    functions_of = {
+        part: [frame.function for frame in trace.frames if part in frame.file]
+        for part in ("/job.py", "/pandas/core/window/", "/pandas/_libs/window/aggregations.")
+    }
+    script, core, library = functions_of.values()
+    assert script == ["<module>", "largest"]
+    assert core[0] == "max"
+    assert library[-1] == name and len(library) > 1
+    assert all(function.startswith("aggregations.") and "+0x" in function for function in library[:-1])
+    # The three parts follow each other.
+    parts = [part for frame in trace.frames for part in functions_of if part in frame.file]
+    assert parts == sorted(parts, key=list(functions_of).index)
     assert lost(capture) == []
 
 
 @pytest.mark.once
-def test_native_stacks_contain_a_rust_extension(heaptide_run: Run) -> None:
+def test_functions_of_a_rust_extension_are_named_in_call_order_below_their_python_caller(heaptide_run: Run) -> None:
     pytest.importorskip("rpds", reason="no rpds-py: install it to run this test")
     program = """
         import rpds
@@ -105,13 +121,20 @@ def test_native_stacks_contain_a_rust_extension(heaptide_run: Run) -> None:
         kept = fill()
     """
     capture = heaptide_run(program, "--native").capture
-    rows = csv.DictReader(heaptide("transform", "csv", "--leaks", "-o", "-", capture).stdout.splitlines())
-    below = [row["stack_trace"] for row in rows if "fill;" in row["stack_trace"] and "/rpds" in row["stack_trace"]]
-    innermost_first = [[frame.split(";")[0] for frame in stack.split("|")] for stack in below]
-    assert innermost_first, "no block of rpds was recorded with frames of its library"
-    # A build with symbols shows Rust's names; a stripped one shows the library and an offset.
-    named = [name for stack in innermost_first for name in stack]
-    assert any("rpds::" in name for name in named) or any(name.startswith("rpds.") and "+0x" in name for name in named)
+    below = [
+        [frame.function for frame in called_by("fill", trace.frames) if "/rpds/rpds." in frame.file]
+        for trace in traces(capture, selection="--leaks")
+        if trace.n_allocations == 20_000
+    ]
+    # `insert_mut` allocates one block for each entry. How types are written depends on the version of Rust.
+    inserting = [called for called in below if any(function.endswith("::insert_mut") for function in called)]
+    assert inserting, below
+    for called in inserting:
+        [new] = [at for at, function in enumerate(called) if function.endswith("::__pymethod___new____")]
+        [insert] = [at for at, function in enumerate(called) if function.endswith("::insert_mut")]
+        assert new < insert
+        assert "rpds::HashTrieMapPy" in called[new]
+        assert "rpds::map::hash_trie_map::HashTrieMap" in called[insert]
     assert lost(capture) == []
 
 

@@ -155,6 +155,13 @@ class ControlledProgram:
         self.process.stdin.flush()
         return self.line()
 
+    def finish(self) -> int:
+        """Close the input of the program, wait for its end, and return its exit code."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+        return self.stop()
+
     def stop(self) -> int:
         """Terminate the program if it still runs, wait for its end, and return its exit code."""
         if self.process.poll() is None:
@@ -185,11 +192,17 @@ EVALUATING_PROGRAM = """
 """
 
 
-def start_program(folder: Path, arguments: str = "'0'", env: Mapping[str, str] | None = None) -> ControlledProgram:
-    """Start a program that evaluates the lines of its input."""
+def start_program(
+    folder: Path,
+    arguments: str = "'0'",
+    env: Mapping[str, str] | None = None,
+    *,
+    traced_by: Sequence[str | Path] = (),
+) -> ControlledProgram:
+    """Start a program that evaluates the lines of its input, under the command `traced_by` if there is one."""
     script = folder / "job.py"
     script.write_text(textwrap.dedent(EVALUATING_PROGRAM.format(arguments=arguments)))
-    return ControlledProgram([sys.executable, script], folder, env)
+    return ControlledProgram([*traced_by, sys.executable, script], folder, env)
 
 
 def page_data(page: str) -> str:

@@ -87,7 +87,7 @@ class TerminalScreen:
         return self.wait(lambda seen: all(text in seen for text in texts), repr(texts))
 
     def wait_for_full_screen(self) -> None:
-        """Wait until the program has switched to the full screen and reads single keys."""
+        """Wait until the program has switched to the terminal's alternate screen, which it uses as a full screen."""
         self.wait(lambda _: b"\x1b[?1049h" in self.written, "a full screen")
 
     def finish(self) -> int:
@@ -114,7 +114,7 @@ class TerminalScreen:
         except OSError:
             return False
         self.written += data
-        # pyte emulates one screen only, so entering and leaving the full screen both clear it.
+        # pyte has no alternate screen, so this code clears the screen when the program enters or leaves it.
         for part in re.split(rb"(\x1b\[\?1049[hl])", data):
             if part.startswith(b"\x1b[?1049"):
                 self.screen.reset()

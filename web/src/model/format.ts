@@ -39,7 +39,7 @@ export function changePercent(before: number, change: number): string {
   return `${change < 0 ? '−' : '+'}${percent(Math.abs(change), before)}`;
 }
 
-/** Formats a share with two significant digits: `74%`, `7.4%`. Just below 100 it has three, so that it does not seem complete. */
+/** Formats a share with two significant digits: `74%`, `7.4%`. From 99 on three, so that only 99.95 and more become `100%`. */
 export function percent(part: number, all: number): string {
   if (all === 0) return '0%';
   const value = (part / all) * 100;
@@ -53,10 +53,11 @@ export function percent(part: number, all: number): string {
 export function duration(ns: number): string {
   const seconds = ns / 1e9;
   if (seconds === 0) return '0 s';
-  if (seconds < 0.001) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
-  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
-  if (seconds < 100) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  return clock(seconds, seconds);
+  // The limits lie where rounding reaches the next unit or digit.
+  if (seconds < 999.5e-6) return `${Math.max(1, Math.round(seconds * 1e6))} µs`;
+  if (seconds < 999.5e-3) return `${(seconds * 1000).toFixed(seconds < 9.95e-3 ? 1 : 0)} ms`;
+  if (seconds < 99.95) return `${seconds.toFixed(seconds < 9.995 ? 2 : 1)} s`;
+  return clock(Math.max(100, seconds), seconds);
 }
 
 /** Formats in minutes or hours, whichever suits the longest time beside it. */

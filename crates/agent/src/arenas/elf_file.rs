@@ -213,7 +213,8 @@ fn first_in(bytes: &[u8], text: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    #[inline(never)]
+    // SAFETY: no other function has this name.
+    #[unsafe(no_mangle)]
     extern "C" fn function_for_the_test_of_elf_files() -> usize {
         std::hint::black_box(7)
     }
@@ -227,8 +228,15 @@ mod tests {
         let reversed: Vec<u8> = constant.bytes().rev().collect();
         assert!(!file.has_constant(&reversed));
         let functions = file.functions_ending(b"function_for_the_test_of_elf_files");
-        // The compiler may append a suffix to the name of the function.
-        assert!(functions.iter().all(|function| function.address != 0));
+        let [function] = &functions[..] else {
+            panic!("{} functions", functions.len());
+        };
+        assert_eq!(function.name, b"function_for_the_test_of_elf_files");
+        let in_memory = function_for_the_test_of_elf_files as *const () as usize;
+        assert_eq!((in_memory - function.address) % 4096, 0);
+        // SAFETY: the code of a function is readable, and more code follows it.
+        let code = unsafe { (in_memory as *const [u8; 16]).read_unaligned() };
+        assert_eq!(function.code, code);
         let main = file.functions_ending(b"main");
         let main = main
             .iter()

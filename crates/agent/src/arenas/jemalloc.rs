@@ -9,11 +9,14 @@
 //! jemalloc reports allocations after they happened and releases before, as [`crate::record`] requires.
 
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use heaptide_capture::Allocator;
+use heaptide_procfs::readable_mapping;
 
+use super::Candidate;
 use super::elf_file::{ElfFile, Function};
 use crate::hooks::{EXACT, HookMode, JOBS, SAMPLED, record_allocation, record_release};
 
@@ -45,16 +48,49 @@ const MALLOCX: c_int = 6;
 static TRIAL_NUMBER: AtomicI32 = AtomicI32::new(-1);
 static TRIAL_CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The addresses of jemalloc's functions.
+/// jemalloc's functions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Functions {
-    mallctl: usize,
-    mallocx: usize,
-    sdallocx: usize,
+    mallctl: InMemory,
+    mallocx: InMemory,
+    sdallocx: InMemory,
+}
+
+/// Where a function of a file should be in memory, and its first bytes in the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct InMemory {
+    address: usize,
+    code: [u8; 16],
+}
+
+impl InMemory {
+    fn new(base: usize, function: &Function) -> Option<InMemory> {
+        Some(InMemory {
+            address: base.checked_add(function.address)?,
+            code: function.code,
+        })
+    }
+
+    /// Whether the memory has the same code.
+    ///
+    /// # Safety
+    /// A library in `library` stays loaded during the call.
+    unsafe fn is_loaded(&self, library: &Range<usize>) -> bool {
+        let is_readable = |code: &Range<usize>| {
+            readable_mapping(code.start).is_some_and(|mapping| code.end <= mapping.end)
+        };
+        let code = self.address..self.address.saturating_add(self.code.len());
+        if code.start < library.start || code.end > library.end || !is_readable(&code) {
+            return false;
+        }
+        // SAFETY: these bytes are readable and belong to the library, which stays loaded.
+        unsafe { (code.start as *const [u8; 16]).read_unaligned() == self.code }
+    }
 }
 
 impl Functions {
-    /// Finds jemalloc's functions in the file of a library that is loaded at `base`.
+    /// Finds jemalloc's functions in the file of a library that is loaded at `base`. Reads nothing of the library: it may
+    /// be unloaded, and its file may have been replaced.
     pub fn find(file: &ElfFile, base: usize) -> Option<Functions> {
         for mallctl in file.functions_ending(b"mallctl") {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
@@ -65,24 +101,24 @@ impl Functions {
             };
             if let (Some(mallocx), Some(sdallocx)) = (sibling(b"mallocx"), sibling(b"sdallocx")) {
                 return Some(Functions {
-                    mallctl: loaded(base, &mallctl)?,
-                    mallocx: loaded(base, &mallocx)?,
-                    sdallocx: loaded(base, &sdallocx)?,
+                    mallctl: InMemory::new(base, &mallctl)?,
+                    mallocx: InMemory::new(base, &mallocx)?,
+                    sdallocx: InMemory::new(base, &sdallocx)?,
                 });
             }
         }
         None
     }
-}
 
-/// The function's address, if memory and file have the same code there: the file may have been replaced since.
-fn loaded(base: usize, function: &Function) -> Option<usize> {
-    let address = base.checked_add(function.address)?;
-    // SAFETY: the library was just listed at `base`. Its file has a function at this offset, so these bytes are mapped
-    // and readable, unless the library was unloaded since, or its file was replaced by one that is longer than the
-    // mapping.
-    let code = unsafe { (address as *const [u8; 16]).read_unaligned() };
-    (code == function.code).then_some(address)
+    /// Whether memory and file have the same code at all functions.
+    ///
+    /// # Safety
+    /// As for [`InMemory::is_loaded`].
+    unsafe fn are_loaded(&self, library: &Range<usize>) -> bool {
+        let mut functions = [self.mallctl, self.mallocx, self.sdallocx].into_iter();
+        // SAFETY: passed on from the caller.
+        functions.all(|function| unsafe { function.is_loaded(library) })
+    }
 }
 
 /// A jemalloc that calls Heaptide.
@@ -98,20 +134,19 @@ impl Jemalloc {
         self.functions
     }
 
-    /// Makes the jemalloc of a library that is loaded at `base` call Heaptide. `None` if the trial fails.
-    pub fn hook(
-        path: &[u8],
-        base: usize,
-        functions: Functions,
-        mode: HookMode,
-    ) -> Option<Jemalloc> {
-        let library = pin(path, base)?;
+    /// Makes the jemalloc of a library call Heaptide. `None` if the library or its file is another one by now, or if the
+    /// trial fails.
+    pub fn hook(candidate: &Candidate, functions: Functions, mode: HookMode) -> Option<Jemalloc> {
+        let library = pin(&candidate.path, candidate.base)?;
         let jemalloc = Jemalloc {
             functions,
             calls: 0,
             library,
         };
-        let Some(shift) = jemalloc.try_out() else {
+        // SAFETY: the library is pinned, and the linker listed it at these addresses.
+        let are_loaded = unsafe { functions.are_loaded(&(candidate.start..candidate.end)) };
+        let shift = if are_loaded { jemalloc.try_out() } else { None };
+        let Some(shift) = shift else {
             jemalloc.unpin();
             return None;
         };
@@ -151,11 +186,11 @@ impl Jemalloc {
             resize: trial_resize,
             extra: null_mut(),
         })?;
-        // SAFETY: `Functions::find` found jemalloc's functions of these names, whose types these are, and the library is
-        // pinned.
+        // SAFETY: the pinned library has jemalloc's functions of these names here, as `hook` has checked, and these are their
+        // types.
         unsafe {
-            let mallocx = std::mem::transmute::<usize, Mallocx>(self.functions.mallocx);
-            let sdallocx = std::mem::transmute::<usize, Sdallocx>(self.functions.sdallocx);
+            let mallocx = std::mem::transmute::<usize, Mallocx>(self.functions.mallocx.address);
+            let sdallocx = std::mem::transmute::<usize, Sdallocx>(self.functions.sdallocx.address);
             let block = mallocx(TRIAL_BYTES, 0);
             if !block.is_null() {
                 sdallocx(block, TRIAL_BYTES, 0);
@@ -172,7 +207,7 @@ impl Jemalloc {
         let mut len = size_of::<usize>();
         // SAFETY: this is jemalloc's `mallctl` in a pinned library. It checks both lengths and copies the struct.
         let result = unsafe {
-            std::mem::transmute::<usize, Mallctl>(self.functions.mallctl)(
+            std::mem::transmute::<usize, Mallctl>(self.functions.mallctl.address)(
                 INSTALL.as_ptr(),
                 (&raw mut handle).cast(),
                 &raw mut len,
@@ -186,7 +221,7 @@ impl Jemalloc {
     fn remove(&self, mut handle: usize) {
         // SAFETY: this is jemalloc's `mallctl` in a pinned library, and `install` got this handle from it.
         unsafe {
-            std::mem::transmute::<usize, Mallctl>(self.functions.mallctl)(
+            std::mem::transmute::<usize, Mallctl>(self.functions.mallctl.address)(
                 REMOVE.as_ptr(),
                 null_mut(),
                 null_mut(),
@@ -334,4 +369,33 @@ unsafe extern "C" fn trial_resize(
     _: usize,
     _: *const usize,
 ) {
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_that_is_not_in_memory_is_not_read() {
+        let page = std::hint::black_box([7u8; 64]);
+        let start = page.as_ptr() as usize;
+        let library = start..start + page.len();
+        let is_loaded = |address, code| {
+            let function = InMemory { address, code };
+            // SAFETY: the array is alive.
+            unsafe { function.is_loaded(&library) }
+        };
+        assert!(is_loaded(start + 48, [7; 16]));
+        assert!(!is_loaded(start + 48, [8; 16]));
+        assert!(!is_loaded(start + 49, [7; 16]));
+        assert!(!is_loaded(start - 1, [7; 16]));
+        assert!(!is_loaded(usize::MAX, [7; 16]));
+        // A library has gaps between its segments.
+        let function = InMemory {
+            address: 16,
+            code: [0; 16],
+        };
+        // SAFETY: nothing is readable there.
+        assert!(!unsafe { function.is_loaded(&(0..64)) });
+    }
 }

@@ -129,6 +129,10 @@ pub fn inspect(candidates: Vec<Candidate>, is_wanted: &dyn Fn() -> bool) -> Hash
     }
     let interpreter = python::interpreter();
     for candidate in candidates {
+        if ARENAS.lock().hooks.len() >= N_LIBRARIES {
+            // Without its own hooks the mappings of a library are recorded, so its blocks must not be recorded as well.
+            break;
+        }
         let contains = |address: usize| (candidate.start..candidate.end).contains(&address);
         if contains(interpreter) {
             // Python bundles a mimalloc, which it uses in builds without a GIL; hooks of Python's allocators record its
@@ -203,12 +207,7 @@ fn hook(
         // The installed hooks may be those of the parent, in a forked child, or those of another mode.
         remove();
     }
-    match Jemalloc::hook(
-        &candidate.path,
-        candidate.base,
-        functions,
-        HookMode::installed(),
-    ) {
+    match Jemalloc::hook(candidate, functions, HookMode::installed()) {
         Some(jemalloc) => {
             {
                 let mut arenas = ARENAS.lock();
@@ -256,4 +255,24 @@ pub fn remove() {
 /// Resets `INSPECTING` in a forked child, where the thread that was inspecting libraries does not exist.
 pub fn after_fork_in_child() {
     INSPECTING.store(false, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn library_for_which_there_is_no_hook_is_not_searched() {
+        ARENAS.lock().hooks = vec![1; N_LIBRARIES];
+        let candidate = Candidate {
+            headers: 2,
+            base: 0,
+            start: 0x1000,
+            end: 0x2000,
+            path: b"/proc/self/exe".to_vec(),
+        };
+        let chosen = inspect(vec![candidate], &|| true);
+        assert!(chosen.is_empty() && ARENAS.lock().known.is_empty());
+        forget();
+    }
 }

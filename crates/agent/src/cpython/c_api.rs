@@ -68,8 +68,7 @@ struct Owned<'a> {
 
 impl Drop for Owned<'_> {
     fn drop(&mut self) {
-        // SAFETY: the value holds one reference, or null, which `Py_DecRef` ignores. It lives only while the GIL is
-        // held.
+        // SAFETY: the value holds one reference, which `owned` took over. It lives only while the GIL is held.
         unsafe { (self.symbols.dec_ref)(self.object) };
     }
 }
@@ -84,7 +83,7 @@ impl<'a> Python<'a> {
     /// # Safety
     /// `object` must be null or a reference that no other code releases.
     unsafe fn owned(&self, object: Opaque) -> Option<Owned<'a>> {
-        (!object.is_null()).then_some(Owned {
+        (!object.is_null()).then(|| Owned {
             object,
             symbols: self.symbols,
         })

@@ -17,7 +17,7 @@
 //! The calling thread keeps its context alive, and a map never changes, so reads need no GIL. Allocates: never. Locks:
 //! none.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::offsets::{TypeField, object};
 
@@ -36,10 +36,10 @@ const MAX_DEPTH: u32 = 9;
 /// whose keys have equal hashes, only the first 32 keys are read.
 const MAX_NODE_WORDS: usize = 64;
 
-/// Bit i: the word at `FIRST_OFFSET + 8 i` may be the context. 0 before the first call of [`learn`].
-static CANDIDATES: AtomicUsize = AtomicUsize::new(0);
+/// Bit i: the word at `FIRST_OFFSET + 8 i` was the context in every call of [`learn`] so far.
+static CANDIDATES: AtomicUsize = AtomicUsize::new(usize::MAX);
+/// The offset of the context in a thread state, which hooks use; 0 without trust.
 static OFFSET: AtomicUsize = AtomicUsize::new(0);
-static TRUSTED: AtomicBool = AtomicBool::new(false);
 static BITMAP_NODE: AtomicUsize = AtomicUsize::new(0);
 static ARRAY_NODE: AtomicUsize = AtomicUsize::new(0);
 static COLLISION_NODE: AtomicUsize = AtomicUsize::new(0);
@@ -65,46 +65,60 @@ pub unsafe fn learn(thread_state: usize, context: usize) -> u32 {
             present |= 1 << i;
         }
     }
-    let before = CANDIDATES.load(Ordering::Relaxed);
-    let left = if before == 0 {
-        present
-    } else {
-        before & present
-    };
-    CANDIDATES.store(left, Ordering::Relaxed);
-    if left.count_ones() == 1 {
-        OFFSET.store(
-            FIRST_OFFSET + 8 * left.trailing_zeros() as usize,
-            Ordering::Release,
-        );
-    }
+    let left = CANDIDATES.fetch_and(present, Ordering::AcqRel) & present;
     left.count_ones()
+}
+
+/// The offset that [`learn`] found; 0 if it found none or several.
+fn learnt_offset() -> usize {
+    let left = CANDIDATES.load(Ordering::Acquire);
+    match left.count_ones() {
+        1 => FIRST_OFFSET + 8 * left.trailing_zeros() as usize,
+        _ => 0,
+    }
 }
 
 /// Sets whether the results of [`value_of`] match Python's.
 pub fn trust(trusted: bool) {
-    TRUSTED.store(
-        trusted && OFFSET.load(Ordering::Acquire) != 0,
-        Ordering::Release,
-    );
+    let offset = if trusted { learnt_offset() } else { 0 };
+    OFFSET.store(offset, Ordering::Release);
 }
 
+/// Whether hooks may read contexts.
 #[inline(always)]
 pub fn is_trusted() -> bool {
-    TRUSTED.load(Ordering::Acquire)
+    OFFSET.load(Ordering::Acquire) != 0
 }
 
-/// Returns the addresses of the context that the thread has entered and of its map of variables; 0 where there is none.
+/// Returns the addresses of the context that the thread has entered and of its map of variables; 0 where there is none,
+/// and without trust.
 ///
 /// # Safety
 /// `thread_state` is 0 or the calling thread's own.
 #[inline(always)]
 pub unsafe fn entered(thread_state: usize) -> (usize, usize) {
-    let offset = OFFSET.load(Ordering::Relaxed);
+    // SAFETY: passed on from the caller. `trust` stores only an offset whose words gave the right values.
+    unsafe { entered_at(thread_state, OFFSET.load(Ordering::Relaxed)) }
+}
+
+/// Does the same as [`entered`] before the results are trusted, and returns only the map. Only for comparing values.
+///
+/// # Safety
+/// As for [`entered`], and [`learn`] has just been called for several contexts.
+pub unsafe fn map_to_compare(thread_state: usize) -> usize {
+    // SAFETY: passed on from the caller. At this offset `learn` has found each of several contexts.
+    unsafe { entered_at(thread_state, learnt_offset()) }.1
+}
+
+/// # Safety
+/// `thread_state` is 0 or the calling thread's own. `offset` is 0 or that of the context in it.
+#[inline(always)]
+unsafe fn entered_at(thread_state: usize, offset: usize) -> (usize, usize) {
     if thread_state == 0 || offset == 0 {
         return (0, 0);
     }
-    // SAFETY: `learn` found the offset of the context. A context has its map at the same offset in all versions.
+    // SAFETY: the caller promises that the word is null or a context. A context has its map at the same offset in all
+    // versions.
     unsafe {
         let context = word(thread_state, offset);
         if context == 0 {
@@ -190,4 +204,37 @@ unsafe fn node_of(type_address: usize) -> Node {
     };
     known.store(type_address, Ordering::Relaxed);
     node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn context_is_read_only_while_it_is_trusted() {
+        const MAP: usize = 0x7000;
+        let (context, other) = ([MAP; 8], [MAP + 8; 8]);
+        let (context, other) = (context.as_ptr() as usize, other.as_ptr() as usize);
+        let mut state = [0; LAST_OFFSET / 8 + 1];
+        state[FIRST_OFFSET / 8 + 3] = context;
+        let state = state.as_ptr() as usize;
+        // SAFETY: the arrays are as long as a thread state and a context as far as these functions read them.
+        unsafe {
+            assert_eq!(learn(state, context), 1);
+            assert_eq!(map_to_compare(state), MAP);
+            assert_eq!(entered(state), (0, 0));
+            trust(true);
+            assert!(is_trusted());
+            assert_eq!(entered(state), (context, MAP));
+            trust(false);
+            assert!(!is_trusted());
+            assert_eq!(entered(state), (0, 0));
+            // No offset is right for both contexts.
+            assert_eq!(learn(state, other), 0);
+            assert_eq!(learn(state, context), 0);
+            assert_eq!(map_to_compare(state), 0);
+            trust(true);
+            assert!(!is_trusted());
+        }
+    }
 }

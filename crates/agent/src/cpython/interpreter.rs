@@ -1,23 +1,20 @@
 //! The interpreter of this process as hooks use it: its layout, and the calling thread's state and frames.
 //!
-//! The layout is set once, before the first session, with the GIL held; every event reads it.
+//! The layout is set once, before the first session; every event reads it.
 
 use std::ffi::CStr;
 use std::mem::transmute;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::cpython::frames::Visit;
 use crate::cpython::{self, CurrentFrame, Layout, Symbols, Unsupported, thread_frames};
 
-struct LayoutCell(std::cell::UnsafeCell<Option<Layout>>);
-
-// SAFETY: written once by `prepare` before `READY` is set, only read afterwards.
-unsafe impl Sync for LayoutCell {}
-
-static LAYOUT: LayoutCell = LayoutCell(std::cell::UnsafeCell::new(None));
-static READY: AtomicBool = AtomicBool::new(false);
-static GET_THREAD_STATE: AtomicUsize = AtomicUsize::new(0);
+/// Null until the layout is known, then a leaked box.
+static LAYOUT: AtomicPtr<Layout> = AtomicPtr::new(null_mut());
+/// The address of a function that takes nothing and returns an address.
+static GET_THREAD_STATE: AtomicPtr<()> = AtomicPtr::new(no_thread_state as *mut ());
 /// The address of the function that returns the attached thread state. 0 before Python 3.12: there the function returns
 /// the state of the thread that holds the GIL, which may be another thread.
 static GET_ATTACHED: AtomicUsize = AtomicUsize::new(0);
@@ -25,21 +22,21 @@ static GET_ATTACHED: AtomicUsize = AtomicUsize::new(0);
 /// Returns the interpreter's layout; `None` if it is unknown. Then no Python stacks are recorded.
 #[inline(always)]
 pub fn layout() -> Option<&'static Layout> {
-    if READY.load(Ordering::Acquire) {
-        // SAFETY: no writer exists once READY is set.
-        unsafe { (*LAYOUT.0.get()).as_ref() }
-    } else {
-        None
-    }
+    // SAFETY: null, or a box that `publish` leaked.
+    unsafe { LAYOUT.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the calling thread's `PyThreadState`, whether or not it holds the GIL; 0 if it has none.
+/// The function of an interpreter that is not known yet.
+extern "C" fn no_thread_state() -> usize {
+    0
+}
+
+/// Returns the calling thread's `PyThreadState`, whether or not it holds the GIL; 0 if it has none or the layout is unknown.
 #[inline(always)]
 pub fn thread_state() -> usize {
     let function = GET_THREAD_STATE.load(Ordering::Relaxed);
-    // SAFETY: every caller has got a layout from `layout`, and before that `prepare` stored the address of
-    // PyGILState_GetThisThreadState. The function reads a thread-specific value, has no preconditions, and returns null
-    // once the runtime has ended.
+    // SAFETY: the address of `no_thread_state`, or of PyGILState_GetThisThreadState, which `prepare` has stored. That
+    // function reads a thread-specific value, has no preconditions, and returns null once the runtime has ended.
     let function: extern "C" fn() -> usize = unsafe { transmute(function) };
     function()
 }
@@ -120,20 +117,31 @@ pub(crate) unsafe fn innermost(layout: &Layout, thread_state: usize) -> usize {
 /// # Safety
 /// The calling thread holds the GIL.
 pub unsafe fn prepare(symbols: &Symbols) -> Result<(), Unsupported> {
-    if READY.load(Ordering::Acquire) {
+    if layout().is_some() {
         return Ok(());
     }
     let layout = cpython::detect()?;
+    // The check may release the GIL, so another thread may be here at the same time, with the same result.
     // SAFETY: the caller holds the GIL.
     unsafe { cpython::self_check(&layout)? };
-    GET_THREAD_STATE.store(symbols.this_thread_state as usize, Ordering::Relaxed);
+    GET_THREAD_STATE.store(symbols.this_thread_state as *mut (), Ordering::Relaxed);
     if layout.version >= (3, 12) {
         GET_ATTACHED.store(symbols.attached_thread_state, Ordering::Relaxed);
     }
-    // SAFETY: READY is not set, so no thread reads, and callers of `prepare` hold the GIL, so no other thread writes.
-    unsafe { *LAYOUT.0.get() = Some(layout) };
-    READY.store(true, Ordering::Release);
+    publish(&LAYOUT, layout);
     Ok(())
+}
+
+/// Stores a layout in `slot`, unless another thread has stored one there.
+fn publish(slot: &AtomicPtr<Layout>, layout: Layout) {
+    let layout = Box::into_raw(Box::new(layout));
+    if slot
+        .compare_exchange(null_mut(), layout, Ordering::AcqRel, Ordering::Acquire)
+        .is_err()
+    {
+        // SAFETY: leaked above, and no other thread knows the address.
+        drop(unsafe { Box::from_raw(layout) });
+    }
 }
 
 /// Returns the calling thread's innermost Python frame; 0 if it has none or the layout is unknown.
@@ -262,5 +270,29 @@ impl Drop for NoCallers {
         }
         // SAFETY: the pointer lives as long as the thread state, or as the C frame record of a caller of this function.
         unsafe { self.current.write(self.frame) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpython::tables;
+
+    #[test]
+    fn first_layout_stays_if_two_threads_detect_one() {
+        let slot = AtomicPtr::new(null_mut());
+        publish(&slot, tables::v3_12::LAYOUT);
+        let first = slot.load(Ordering::Acquire);
+        publish(&slot, tables::v3_11::LAYOUT);
+        assert_eq!(slot.load(Ordering::Acquire), first);
+        // SAFETY: `publish` leaked this box, and nothing else refers to it.
+        let layout = unsafe { Box::from_raw(first) };
+        assert_eq!(layout.version, (3, 12));
+    }
+
+    #[test]
+    fn thread_of_a_process_without_python_has_no_thread_state() {
+        assert!(layout().is_none());
+        assert_eq!((thread_state(), attached_thread_state()), (0, 0));
     }
 }

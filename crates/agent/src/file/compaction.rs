@@ -119,7 +119,9 @@ mod tests {
         let mut packer = Packer::new();
         for (number, &(len, hole)) in lens.iter().enumerate() {
             offset += hole;
-            let payload: Vec<u8> = (0..len).map(|i| (i * 31 + number) as u8).collect();
+            // Bytes that cannot be compressed, so that a block is about as long as its payload.
+            let byte = |i: usize| ((i + number) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+            let payload: Vec<u8> = (0..len).map(|i| byte(i * i + 1) as u8).collect();
             let chunk = ChunkHead {
                 number: number as u32,
                 ..ChunkHead::default()
@@ -193,5 +195,26 @@ mod tests {
         }
         let gap = obstacle.0 - last_before;
         assert!(gap == 0 || gap >= MIN_PADDING, "{gap}");
+        let n_before = blocks.iter().filter(|it| it.offset < obstacle.0).count();
+        assert!((1..blocks.len()).contains(&n_before), "{blocks:?}");
+    }
+
+    #[test]
+    fn block_that_would_leave_too_small_a_gap_lies_after_the_obstacle() {
+        let obstacles = [(8192, 16_384), (40_000, 44_000)];
+        for (position, len, expected) in [
+            (4096, 4096, 4096),
+            (4096, 4096 - MIN_PADDING, 4096),
+            (4096, 4096 - MIN_PADDING + 1, 16_384),
+            (4096, 4095, 16_384),
+            (4096, 4097, 16_384),
+            (9000, 16, 16_384),
+            (9000, 40_000 - 16_384, 16_384),
+            (9000, 40_000 - 16_384 - 1, 44_000),
+            (50_000, 1 << 20, 50_000),
+        ] {
+            let found = next_position(position, len, &obstacles);
+            assert_eq!(found, expected, "{len} bytes from {position}");
+        }
     }
 }

@@ -104,7 +104,19 @@ pub fn open_files_again() {
     // The old value is leaked: the keeper may be using it, and its descriptor is already closed.
     if RESIDENT.swap(resident, Ordering::AcqRel).is_null() {
         // No keeper is running. The next one opens the files itself.
-        close_files();
+        close_unless_replaced(&RESIDENT, resident);
+    }
+}
+
+/// Closes the files of `resident`, which no keeper knows, unless a keeper that starts at this moment has replaced them.
+fn close_unless_replaced(current: &AtomicPtr<Resident>, resident: *mut Resident) {
+    if current
+        .compare_exchange(resident, null_mut(), Ordering::AcqRel, Ordering::Acquire)
+        .is_ok()
+    {
+        // SAFETY: the caller leaked this box, and the exchange has taken it out. A keeper never uses it: `start` replaces it
+        // before the keeper runs.
+        drop(unsafe { Box::from_raw(resident) });
     }
 }
 
@@ -117,7 +129,7 @@ pub fn forget_after_fork() {
 fn close_files() {
     let resident = RESIDENT.swap(null_mut(), Ordering::AcqRel);
     // SAFETY: `start` and `open_files_again` leak a box into this variable, and the swap has taken it out. Only the keeper
-    // uses the box, and either no keeper is running or this is its last step.
+    // uses the box, and this is its last step, or its thread does not exist in this process.
     drop((!resident.is_null()).then(|| unsafe { Box::from_raw(resident) }));
 }
 
@@ -209,5 +221,25 @@ impl ResidentPeak {
                 bytes: own_bytes,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_keeper_that_starts_meanwhile_stay_open() {
+        let open = || Box::into_raw(Box::new(Resident::open()));
+        let (own, of_keeper) = (open(), open());
+        let current = AtomicPtr::new(of_keeper);
+        close_unless_replaced(&current, own);
+        assert_eq!(current.load(Ordering::Acquire), of_keeper);
+        // SAFETY: nothing has freed the box.
+        assert!(unsafe { &*of_keeper }.bytes().is_some());
+        close_unless_replaced(&current, of_keeper);
+        assert!(current.load(Ordering::Acquire).is_null());
+        // SAFETY: leaked above, and nothing has freed the box.
+        drop(unsafe { Box::from_raw(own) });
     }
 }

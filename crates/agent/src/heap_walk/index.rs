@@ -44,7 +44,7 @@ impl Index {
     }
 
     /// Returns the number of an address, and whether it is new; a new number is `addresses.len()`. The caller appends a
-    /// new address to the column. Returns `None` without memory.
+    /// new address to the column. Returns `None` if no memory is left.
     #[inline(always)]
     pub fn find_or_add(&mut self, addresses: &[u64], address: u64) -> Option<(u32, bool)> {
         // Three quarters full at most.

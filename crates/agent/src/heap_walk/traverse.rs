@@ -8,7 +8,6 @@ use std::ffi::{c_int, c_void};
 use heaptide_capture::heap::{EdgeType, Label, Objects};
 
 use super::attributes::{attributes_of, dict_of, values_bytes_of, values_of};
-use super::column::Column;
 use super::count::Sums;
 use super::names::NameTable;
 use super::output::Output;
@@ -59,13 +58,15 @@ impl Internal {
     }
 }
 
-/// Appends a reported reference to a column.
-unsafe extern "C" fn push_referent(target: *mut c_void, referents: *mut c_void) -> c_int {
-    // SAFETY: `collect_referents` passes the column of its walk and does not use it until `tp_traverse` returns.
-    let referents = unsafe { &mut *referents.cast::<Column<Object>>() };
+/// Adds a reported reference to [`Walk::referents`].
+unsafe extern "C" fn push_referent<O: Output>(target: *mut c_void, walk: *mut c_void) -> c_int {
+    // SAFETY: `collect_referents` passes its walk and does not use it until `tp_traverse` returns.
+    let walk = unsafe { &mut *walk.cast::<Walk<'_, O>>() };
     // SAFETY: a `tp_traverse` reports references that its object has.
     if let Some(target) = unsafe { Object::at(target as usize) } {
-        referents.push(target);
+        if !walk.referents.push(target) {
+            walk.failed = true;
+        }
     }
     0
 }
@@ -177,12 +178,10 @@ impl<O: Output> Walk<'_, O> {
     /// As for [`super::reader::Reader::traverse`].
     pub(super) unsafe fn collect_referents(&mut self, function: usize, object: Object) {
         self.referents.clear();
-        let column: *mut Column<Object> = &mut self.referents;
-        // SAFETY: the caller promises that the object may be traversed; the visitor gets the column it expects.
-        unsafe {
-            self.reader
-                .traverse(object, function, push_referent, column.cast())
-        };
+        let reader = self.reader;
+        let walk: *mut Self = self;
+        // SAFETY: the caller promises that the object may be traversed; the visitor gets this walk.
+        unsafe { reader.traverse(object, function, push_referent::<O>, walk.cast()) };
     }
 
     /// Records the references of an instance of a plain class without calling `tp_traverse`, but in the order of that

@@ -20,13 +20,15 @@ use crate::native::modules;
 use crate::record::threads::Nested;
 
 pub unsafe extern "C" fn malloc<const MODE: u8>(size: usize) -> Pointer {
-    let block = real::malloc.get()(size);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::malloc.get()(size) };
     record_allocation::<MODE>(Allocator::Malloc, size, block, None);
     block
 }
 
 pub unsafe extern "C" fn calloc<const MODE: u8>(n_items: usize, item_len: usize) -> Pointer {
-    let block = real::calloc.get()(n_items, item_len);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::calloc.get()(n_items, item_len) };
     // The product cannot overflow where the real function succeeded.
     let size = n_items.wrapping_mul(item_len);
     record_allocation::<MODE>(Allocator::Calloc, size, block, None);
@@ -53,7 +55,8 @@ fn resize<const MODE: u8>(
 
 pub unsafe extern "C" fn realloc<const MODE: u8>(old: Pointer, size: usize) -> Pointer {
     resize::<MODE>(Allocator::Realloc, old, size, || {
-        real::realloc.get()(old, size)
+        // SAFETY: this is the function's hook.
+        unsafe { real::realloc.get()(old, size) }
     })
 }
 
@@ -67,7 +70,8 @@ pub unsafe extern "C" fn reallocarray<const MODE: u8>(
     resize::<MODE>(Allocator::Reallocarray, old, size, || {
         // glibc's function calls `realloc` through an import slot, which is hooked.
         let _nested = Nested::begin();
-        real::reallocarray.get()(old, n_items, item_len)
+        // SAFETY: this is the function's hook.
+        unsafe { real::reallocarray.get()(old, n_items, item_len) }
     })
 }
 
@@ -75,7 +79,8 @@ pub unsafe extern "C" fn free<const MODE: u8>(block: Pointer) {
     if !block.is_null() {
         record_release::<MODE>(block as usize, false);
     }
-    real::free.get()(block);
+    // SAFETY: this is the function's hook.
+    unsafe { real::free.get()(block) };
 }
 
 /// From C23, like `free_aligned_sized`. The real function may call `free` through an import slot, which is hooked.
@@ -84,7 +89,8 @@ pub unsafe extern "C" fn free_sized<const MODE: u8>(block: Pointer, size: usize)
         record_release::<MODE>(block as usize, false);
     }
     let _nested = Nested::begin();
-    real::free_sized.get()(block, size);
+    // SAFETY: this is the function's hook.
+    unsafe { real::free_sized.get()(block, size) };
 }
 
 pub unsafe extern "C" fn free_aligned_sized<const MODE: u8>(
@@ -96,7 +102,8 @@ pub unsafe extern "C" fn free_aligned_sized<const MODE: u8>(
         record_release::<MODE>(block as usize, false);
     }
     let _nested = Nested::begin();
-    real::free_aligned_sized.get()(block, align, size);
+    // SAFETY: this is the function's hook.
+    unsafe { real::free_aligned_sized.get()(block, align, size) };
 }
 
 pub unsafe extern "C" fn posix_memalign<const MODE: u8>(
@@ -104,7 +111,8 @@ pub unsafe extern "C" fn posix_memalign<const MODE: u8>(
     align: usize,
     size: usize,
 ) -> c_int {
-    let result = real::posix_memalign.get()(block, align, size);
+    // SAFETY: this is the function's hook.
+    let result = unsafe { real::posix_memalign.get()(block, align, size) };
     if result == 0 {
         // SAFETY: the real function succeeded, so it has just written the block's address there.
         let block = unsafe { *block };
@@ -114,25 +122,29 @@ pub unsafe extern "C" fn posix_memalign<const MODE: u8>(
 }
 
 pub unsafe extern "C" fn aligned_alloc<const MODE: u8>(align: usize, size: usize) -> Pointer {
-    let block = real::aligned_alloc.get()(align, size);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::aligned_alloc.get()(align, size) };
     record_allocation::<MODE>(Allocator::AlignedAlloc, size, block, None);
     block
 }
 
 pub unsafe extern "C" fn memalign<const MODE: u8>(align: usize, size: usize) -> Pointer {
-    let block = real::memalign.get()(align, size);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::memalign.get()(align, size) };
     record_allocation::<MODE>(Allocator::Memalign, size, block, None);
     block
 }
 
 pub unsafe extern "C" fn valloc<const MODE: u8>(size: usize) -> Pointer {
-    let block = real::valloc.get()(size);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::valloc.get()(size) };
     record_allocation::<MODE>(Allocator::Valloc, size, block, None);
     block
 }
 
 pub unsafe extern "C" fn pvalloc<const MODE: u8>(size: usize) -> Pointer {
-    let block = real::pvalloc.get()(size);
+    // SAFETY: this is the function's hook.
+    let block = unsafe { real::pvalloc.get()(size) };
     record_allocation::<MODE>(Allocator::Pvalloc, size, block, None);
     block
 }
@@ -200,13 +212,20 @@ macro_rules! map_hook {
     };
 }
 
-map_hook!(mmap<const MODE: u8>, request => request.record::<MODE>(real::mmap.get(), None));
-map_hook!(mmap64<const MODE: u8>, request => request.record::<MODE>(real::mmap64.get(), None));
+map_hook!(mmap<const MODE: u8>, request => {
+    // SAFETY: this is the function's hook.
+    request.record::<MODE>(unsafe { real::mmap.get() }, None)
+});
+map_hook!(mmap64<const MODE: u8>, request => {
+    // SAFETY: this is the function's hook.
+    request.record::<MODE>(unsafe { real::mmap64.get() }, None)
+});
 map_hook!(
     /// The hook of both functions for the library with this number: one that bundles an allocator, or the interpreter.
     mmap_by_library<const MODE: u8, const LIBRARY: usize, const IS_64: bool>,
     request => {
-        let real = if IS_64 { real::mmap64.get() } else { real::mmap.get() };
+        // SAFETY: this is the hook of the function that `IS_64` chooses.
+        let real = unsafe { if IS_64 { real::mmap64.get() } else { real::mmap.get() } };
         match arenas::treatment(LIBRARY, request.length, request.flags) {
             Treatment::Plain => request.record::<MODE>(real, None),
             Treatment::Below(frame) => request.record::<MODE>(real, Some(frame)),
@@ -217,7 +236,8 @@ map_hook!(
 
 pub unsafe extern "C" fn munmap<const MODE: u8>(address: Pointer, length: usize) -> c_int {
     let released = record_range_release::<MODE>(address as usize, length, Release::Final);
-    let result = real::munmap.get()(address, length);
+    // SAFETY: this is the function's hook.
+    let result = unsafe { real::munmap.get()(address, length) };
     if result != 0 && released {
         undo_range_release::<MODE>(address as usize);
     }
@@ -236,7 +256,7 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
     let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
     let released =
         moves_away && record_range_release::<MODE>(old as usize, old_length, Release::Resize);
-    // SAFETY: the program called `mremap` with these arguments, and the call passes them on unchanged.
+    // SAFETY: this is the function's hook. The program called it with these arguments, and the call passes them on unchanged.
     let new = unsafe { real::mremap.get()(old, old_length, new_length, flags, target) };
     if new == libc::MAP_FAILED {
         if released {
@@ -251,5 +271,6 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
 
 /// Records nothing. Reports the unload to `modules`, because another library may now get the same addresses.
 pub unsafe extern "C" fn dlclose(library: Pointer) -> c_int {
-    modules::unload(|| real::dlclose.get()(library))
+    // SAFETY: this is the function's hook.
+    modules::unload(|| unsafe { real::dlclose.get()(library) })
 }

@@ -1,7 +1,8 @@
 //! The list of hooked functions, and the installation of their hooks.
 //!
 //! [`HOOKS`] is the one list: it declares each function's type, and the allocators of its blocks in a capture.
-//! [`named`] finds the names of lookups and import slots in it. Tests compare the list with the documentation.
+//! [`named`] finds in it the function that a lookup or an import slot names. Tests compare the list with the
+//! documentation.
 //!
 //! Each function that records has one hook per [`HookMode`]. A session installs the hooks of its mode, and others if
 //! the mode changes, so the hooks for one mode do not check it. Only the hooks for jobs check it on every call.
@@ -39,8 +40,8 @@ type Mmap = extern "C" fn(Pointer, usize, c_int, c_int, c_int, i64) -> Pointer;
 /// Declares the hooked functions: their real addresses in [`real`] and their entries in [`HOOKS`].
 ///
 /// `memory` functions record. Each is `name: type = [allocators of its blocks]`, and `libc_memory` has a hook of the same
-/// name, compiled for each mode. `other` functions record nothing and have one hook: these hooks detect loaded and closed
-/// libraries, keep Heaptide's handler of SIGBUS installed, and report exec.
+/// name, compiled for each mode. `other` functions record nothing and have one hook: these hooks detect loaded and
+/// closed libraries, keep Heaptide's handler of SIGBUS installed and the signal unblocked, and report exec.
 macro_rules! hooks {
     (
         memory { $($name:ident: $type:ty = [$($allocator:ident),*] $(by library $is_64:literal)?;)* }
@@ -138,20 +139,23 @@ pub struct Real<F> {
 }
 
 impl<F: Copy> Real<F> {
-    /// The function. A hook calls this, and a hook is reachable only after [`prepare`] has found its function.
+    /// The function.
+    ///
+    /// # Safety
+    /// [`prepare`] has found the function. A hook of the function may rely on that: only then can it be installed.
     #[inline(always)]
-    pub fn get(&self) -> F {
+    pub unsafe fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
         let address = self.address.load(Ordering::Relaxed);
-        // SAFETY: the caller is a hook or has checked the address, so `prepare` has stored the function's address here.
-        // `F` is the type that [`hooks`] declares for that function, and an address has the size and the bits of a
-        // function pointer.
+        // SAFETY: `prepare` has stored the function's address here, as the caller promises. `F` is the type that [`hooks`]
+        // declares for that function, and an address has the size and the bits of a function pointer.
         unsafe { std::mem::transmute_copy(&address) }
     }
 
     /// The function, if [`prepare`] has found it.
     pub fn get_if_found(&self) -> Option<F> {
-        (self.address.load(Ordering::Relaxed) != 0).then(|| self.get())
+        // SAFETY: only `prepare` stores an address.
+        (self.address.load(Ordering::Relaxed) != 0).then(|| unsafe { self.get() })
     }
 }
 
@@ -268,7 +272,7 @@ impl Hook {
         all.any(|hook| address == hook())
     }
 
-    /// Whether the function takes memory from the kernel.
+    /// Whether the function is `mmap` or `mmap64`, with which a bundled allocator takes memory from the kernel.
     pub fn maps(&self) -> bool {
         !self.by_library.is_empty()
     }

@@ -20,7 +20,12 @@ use crate::cpython::{MemAllocator, Symbols};
 use crate::record::threads::Nested;
 
 const N_DOMAINS: usize = 3;
-/// The maximum number of levels of one domain in use at once. Each tool that was installed during a recording keeps one.
+/// The domain whose functions are also called without the GIL.
+const RAW: usize = 0;
+/// The number of levels of one domain. A tool that was installed above the hooks of a level keeps the level in use.
+///
+/// In the raw domain, a level never gets another original (see [`free_level`]), so hooks can replace at most this many
+/// different allocators there. The hooks of the C library record the blocks of further ones.
 const MAX_LEVELS: usize = 32;
 
 /// The state of the hooks that were installed together in one domain. The interpreter passes its address to them.
@@ -33,7 +38,18 @@ struct Level {
     is_recording: AtomicBool,
 }
 
-// SAFETY: `install` writes the original with the GIL held, and before it installs the hooks that read it.
+impl Level {
+    const fn new() -> Level {
+        Level {
+            original: UnsafeCell::new(NO_ALLOCATOR),
+            is_used: AtomicBool::new(false),
+            is_recording: AtomicBool::new(false),
+        }
+    }
+}
+
+// SAFETY: `install` writes the original with the GIL held, and only while no thread can be in a hook that reads it: see
+// `free_level`.
 unsafe impl Sync for Level {}
 
 const NO_ALLOCATOR: MemAllocator = MemAllocator {
@@ -44,15 +60,8 @@ const NO_ALLOCATOR: MemAllocator = MemAllocator {
     free: None,
 };
 
-static LEVELS: [[Level; MAX_LEVELS]; N_DOMAINS] = [const {
-    [const {
-        Level {
-            original: UnsafeCell::new(NO_ALLOCATOR),
-            is_used: AtomicBool::new(false),
-            is_recording: AtomicBool::new(false),
-        }
-    }; MAX_LEVELS]
-}; N_DOMAINS];
+static LEVELS: [[Level; MAX_LEVELS]; N_DOMAINS] =
+    [const { [const { Level::new() }; MAX_LEVELS] }; N_DOMAINS];
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Installs the hooks of a mode. They replace those of another mode, if there are any.
@@ -67,12 +76,18 @@ pub unsafe fn install(symbols: &Symbols, mode: HookMode) {
         let level = match level_of(levels, &present) {
             Some(level) => level,
             None => {
-                let free_level = levels.iter().find(|level| !level.is_used());
-                let Some(level) = free_level.filter(|_| is_complete(&present)) else {
+                if !is_complete(&present) {
+                    continue;
+                }
+                // SAFETY: the caller holds the GIL.
+                let Some(level) = (unsafe { free_level(domain, levels, &present) }) else {
                     continue;
                 };
-                // SAFETY: the caller holds the GIL, so no other thread writes, and no hook of this level is installed.
-                unsafe { *level.original.get() = present };
+                // SAFETY: the caller holds the GIL, so no other thread writes.
+                if !is_same(unsafe { &*level.original.get() }, &present) {
+                    // SAFETY: as above, and no thread is in a hook of this level: see `free_level`.
+                    unsafe { *level.original.get() = present };
+                }
                 level
             }
         };
@@ -135,6 +150,48 @@ fn is_complete(allocator: &MemAllocator) -> bool {
         && allocator.free.is_some()
 }
 
+fn is_same(one: &MemAllocator, other: &MemAllocator) -> bool {
+    let addresses = |it: &MemAllocator| {
+        (
+            it.ctx,
+            it.malloc.map_or(0, |function| function as usize),
+            it.calloc.map_or(0, |function| function as usize),
+            it.realloc.map_or(0, |function| function as usize),
+            it.free.map_or(0, |function| function as usize),
+        )
+    };
+    addresses(one) == addresses(other)
+}
+
+/// The level for hooks that replace `present`; `None` if there is none.
+///
+/// A thread may still be in a hook of a free level: a hook of the raw domain runs without the GIL, also while it is removed.
+/// It reads the original, so the level must have the same one already, or none because its hooks were never installed.
+/// Hooks of the other domains run with the GIL, so no thread is in them, and their levels can get another original.
+///
+/// # Safety
+/// The calling thread holds the GIL.
+unsafe fn free_level<'a>(
+    domain: usize,
+    levels: &'a [Level],
+    present: &MemAllocator,
+) -> Option<&'a Level> {
+    let with = |original: &MemAllocator| {
+        levels.iter().find(|level| {
+            // SAFETY: the caller holds the GIL, so no other thread writes.
+            !level.is_used() && is_same(unsafe { &*level.original.get() }, original)
+        })
+    };
+    let with_any = || {
+        levels
+            .iter()
+            .find(|level| !level.is_used() && domain != RAW)
+    };
+    with(present)
+        .or_else(|| with(&NO_ALLOCATOR))
+        .or_else(with_any)
+}
+
 /// The level of an allocator; `None` if it is not a hook.
 fn level_of<'a>(levels: &'a [Level], allocator: &MemAllocator) -> Option<&'a Level> {
     levels
@@ -171,7 +228,7 @@ impl Level {
 #[inline(always)]
 unsafe fn original(level: Pointer) -> (&'static MemAllocator, bool) {
     // SAFETY: the caller promises the address of a level, which is a static. `install` stores the original before a hook of
-    // the level can be called, and changes it only while no hook of the level is installed.
+    // the level can be called, and changes it only while no thread can be in one: see `free_level`.
     unsafe {
         let level = &*level.cast::<Level>();
         (
@@ -312,4 +369,34 @@ unsafe extern "C" fn free<const MODE: u8>(level: Pointer, block: Pointer) {
     let _nested = nested::<MODE>();
     // SAFETY: as above.
     unsafe { call(real.ctx, block) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn level_of_the_raw_domain_never_gets_another_original() {
+        let allocator = |number: usize| MemAllocator {
+            ctx: std::ptr::without_provenance_mut(number),
+            ..NO_ALLOCATOR
+        };
+        let levels = [const { Level::new() }; 2];
+        let index_in = |domain, present: &MemAllocator| {
+            // SAFETY: the test has one thread.
+            let level = unsafe { free_level(domain, &levels, present) }?;
+            levels.iter().position(|it| std::ptr::eq(it, level))
+        };
+        for (number, level) in levels.iter().enumerate() {
+            assert_eq!(index_in(RAW, &allocator(number + 1)), Some(number));
+            // SAFETY: as above.
+            unsafe { *level.original.get() = allocator(number + 1) };
+        }
+        assert_eq!(index_in(RAW, &allocator(2)), Some(1));
+        assert_eq!(index_in(RAW, &allocator(3)), None);
+        assert_eq!(index_in(RAW + 1, &allocator(3)), Some(0));
+        levels[0].is_used.store(true, Ordering::Relaxed);
+        assert_eq!(index_in(RAW, &allocator(1)), None);
+        assert_eq!(index_in(RAW + 1, &allocator(3)), Some(1));
+    }
 }

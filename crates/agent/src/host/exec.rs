@@ -32,7 +32,8 @@ pub fn announce(before: &str, after: &str) {
 pub(crate) unsafe extern "C" fn execv(path: *const c_char, words: *const *const c_char) -> c_int {
     // SAFETY: the program called the function with this path.
     unsafe { print(path) };
-    real::execv.get()(path, words)
+    // SAFETY: this is the function's hook.
+    unsafe { real::execv.get()(path, words) }
 }
 
 /// The hook of `execve`.
@@ -43,7 +44,8 @@ pub(crate) unsafe extern "C" fn execve(
 ) -> c_int {
     // SAFETY: the program called the function with this path.
     unsafe { print(path) };
-    real::execve.get()(path, words, environment)
+    // SAFETY: this is the function's hook.
+    unsafe { real::execve.get()(path, words, environment) }
 }
 
 /// Prints the line, unless the call will fail: a search along PATH tries many files.

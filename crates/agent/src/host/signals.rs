@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn pthread_sigmask(
     set: *const libc::sigset_t,
     old: *mut libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the program called the function with these arguments.
+    // SAFETY: this is the function's hook, and the program called it with these arguments.
     unsafe { change_mask(real::pthread_sigmask.get(), how, set, old) }
 }
 
@@ -64,7 +64,7 @@ pub(crate) unsafe extern "C" fn sigprocmask(
     set: *const libc::sigset_t,
     old: *mut libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the program called the function with these arguments.
+    // SAFETY: this is the function's hook, and the program called it with these arguments.
     unsafe { change_mask(real::sigprocmask.get(), how, set, old) }
 }
 

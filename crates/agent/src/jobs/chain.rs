@@ -381,7 +381,7 @@ impl Chain {
     /// Returns the number of the site whose innermost frame is the last entry.
     ///
     /// # Safety
-    /// All frames of that site are alive.
+    /// All frames of that site are live frames of the calling thread, and `layout` was checked for the interpreter.
     #[inline(always)]
     unsafe fn number<const BY_CODE: bool>(&mut self, layout: &Layout, sites: &mut Sites) -> u32 {
         let Some(top) = self.depth.checked_sub(1) else {
@@ -421,7 +421,8 @@ impl Chain {
                     let code = unsafe { word(entry.frame, layout.frame_code) };
                     (code & layout.frame_code_mask, entry.instruction)
                 });
-            sites.number(layout, key, frames)
+            // SAFETY: these frames are alive, as the caller promises, and the layout was checked.
+            unsafe { sites.number(layout, key, frames) }
         });
         self.sites[slot] = CachedSite { key, site };
         self.entries[top].site = site;

@@ -55,7 +55,7 @@ impl Types {
     /// Returns the object in a block.
     ///
     /// # Safety
-    /// `size` bytes at `block` are readable.
+    /// The first 48 bytes at `block` are readable, or `size` bytes if these are fewer.
     pub unsafe fn object_in(&self, block: usize, size: usize) -> Option<ObjectInBlock> {
         HEADERS.iter().find_map(|&header| {
             if size < header + object::SIZE || block % 8 != 0 {
@@ -84,7 +84,7 @@ impl ObjectInBlock {
     /// Returns whether the object is complete. An object with a collector's header is complete once the collector tracks it.
     ///
     /// # Safety
-    /// The block is still alive.
+    /// The object's header is readable.
     pub unsafe fn is_complete(&self) -> bool {
         // SAFETY: the header lies before the object, in the same block. Its first word is 0 while it is not tracked.
         !self.has_gc || unsafe { ((self.address - object::GC_HEADER) as *const usize).read() != 0 }

@@ -1,4 +1,14 @@
 //! The rest of a job: the memory that it allocated and did not free, by allocation site and by type.
+//!
+//! The types come from the content of the blocks. A block in the table may have been freed without an event, for example
+//! because `tracemalloc.stop()` has restored the allocators from before the hooks. So no block is read that is not in
+//! readable memory. If the memory of a freed block is still mapped, it contains another object or none: the count of
+//! references of a freed object is 0, or the allocator has overwritten it.
+
+use std::cell::Cell;
+use std::ops::Range;
+
+use heaptide_procfs::readable_ranges;
 
 use super::NO_JOB;
 use super::accounts::Accounts;
@@ -56,12 +66,42 @@ pub enum JobSelection {
     AllJobs,
 }
 
+/// The readable memory of this process.
+struct Readable {
+    ranges: Vec<Range<usize>>,
+    /// The position of the range that was found last.
+    last: Cell<usize>,
+}
+
+impl Readable {
+    /// Nothing is readable if the kernel does not list the mappings.
+    fn now() -> Readable {
+        Readable {
+            ranges: readable_ranges().unwrap_or_default(),
+            last: Cell::new(0),
+        }
+    }
+
+    /// Whether the part of a block that is searched is readable.
+    fn contains(&self, address: usize, size: usize) -> bool {
+        let end = address.saturating_add(size.min(MAX_SEARCHED));
+        let has = |range: &Range<usize>| range.start <= address && end <= range.end;
+        if self.ranges.get(self.last.get()).is_some_and(has) {
+            return true;
+        }
+        let after = self.ranges.partition_point(|range| range.start <= address);
+        self.last.set(after.saturating_sub(1));
+        self.ranges.get(self.last.get()).is_some_and(has)
+    }
+}
+
 impl Accounts {
     /// Returns the rest of one job or of all jobs: sums, the largest stacks, all types, and the objects of one type.
     ///
     /// # Safety
-    /// The caller holds the lock around the accounts, and the GIL. Every block in the table is alive as long as the lock
-    /// is held, since a release is reported before it happens.
+    /// The caller holds the lock around the accounts, and the GIL. No memory that is readable now becomes unreadable as
+    /// long as the lock is held: its blocks are alive, since a release is reported before it happens, or Python's
+    /// allocators have it, which need the GIL to unmap it.
     pub unsafe fn rest(
         &self,
         selection: JobSelection,
@@ -91,6 +131,7 @@ impl Accounts {
         let mut n_of_others: Words<u32, u64> = Words::default();
         // Blocks without an object: items, tables, buffers.
         let mut owned: Words<usize, usize> = Words::default();
+        let readable = Readable::now();
         let mappings = self.mappings.iter().map(|(&at, block)| (at, block));
         for (address, block) in self.blocks.iter().chain(mappings) {
             let mut size = 0;
@@ -102,10 +143,11 @@ impl Accounts {
                 sum.1 += 1;
             }
             rest.kept_bytes += size as u64;
-            // SAFETY: the caller keeps the blocks of the table alive.
-            let object_in_block = || unsafe {
-                let is_pythons = block.allocator.is_pythons();
-                is_pythons.then(|| types.object_in(address, block.size))?
+            let object_in_block = || {
+                let is_read =
+                    block.allocator.is_pythons() && readable.contains(address, block.size);
+                // SAFETY: the part of the block that may contain an object's head is readable, and stays so.
+                is_read.then(|| unsafe { types.object_in(address, block.size) })?
             };
             if !is_requested(block.job) {
                 // An object belongs to the job that resized it last.
@@ -130,12 +172,13 @@ impl Accounts {
             sum.bytes += size as u64;
             sum.n_objects += 1;
             for at in (address..address + block.size.min(MAX_SEARCHED) / 8 * 8).step_by(8) {
-                // SAFETY: the block is alive, starts at a multiple of 8 and has these words. Volatile, because some may
-                // never have been written, and a thread without the GIL may write others meanwhile.
+                // SAFETY: the words are readable, as was checked before the search for the object, and aligned, because an
+                // object's block starts at a multiple of 8. Volatile, because some may never have been written, and a
+                // thread without the GIL may write others meanwhile.
                 let pointer = unsafe { (at as *const usize).read_volatile() };
                 sum.bytes += owned.remove(&pointer).unwrap_or(0) as u64;
             }
-            // SAFETY: the caller keeps the blocks of the table alive.
+            // SAFETY: as above: the object's header is in the searched part of the block.
             if example_type == Some(object.type_number) && unsafe { object.is_complete() } {
                 examples.push((block.number, object.address));
             }
@@ -180,5 +223,58 @@ impl Accounts {
         sites.sort_unstable_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.frames.cmp(&b.frames)));
         sites.truncate(n_sites);
         sites
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jobs::accounts::Block;
+    use heaptide_capture::Allocator;
+
+    #[test]
+    fn block_in_unmapped_memory_is_not_read() {
+        let mut accounts = Accounts::default();
+        let job = accounts.begin(0x10, 1);
+        for address in [0x1000, usize::MAX - 0xfff] {
+            let block = Block {
+                size: 64,
+                job,
+                site: 0,
+                number: 0,
+                allocator: Allocator::PymallocMalloc,
+            };
+            accounts.allocated(address, block);
+        }
+        let types = Types::new(&[], (3, 12));
+        // SAFETY: the test has the only accounts, and nothing of Python.
+        let rest = unsafe { accounts.rest(JobSelection::Job(job), &types, 1, None) };
+        assert_eq!((rest.kept_bytes, rest.n_kept), (128, 2));
+        assert!(rest.types.is_empty());
+    }
+
+    #[test]
+    fn block_is_readable_if_its_searched_part_is_in_one_range() {
+        let readable = Readable {
+            ranges: vec![0x1000..0x2000, 0x3000..0x4000],
+            last: Cell::new(0),
+        };
+        for (address, size, is_readable) in [
+            (0x1000, 0x1000, true),
+            (0x3f00, MAX_SEARCHED, true),
+            (0x3f00, 1 << 20, true),
+            (0x3f10, MAX_SEARCHED, false),
+            (0x3f10, 16, true),
+            (0x1ff8, 16, false),
+            (0x2000, 8, false),
+            (0xff8, 16, false),
+            (usize::MAX, 8, false),
+        ] {
+            assert_eq!(
+                readable.contains(address, size),
+                is_readable,
+                "{address:#x}"
+            );
+        }
     }
 }

@@ -84,10 +84,13 @@ pub struct Sites {
 
 impl Sites {
     /// Returns the number of the stack with this hash. `frames` are the code and the instruction of its frames, innermost
-    /// first, and their code objects are alive. Numbers start at 1, since 0 means "no stack".
+    /// first. Numbers start at 1, since 0 means "no stack".
+    ///
+    /// # Safety
+    /// Live frames of the calling thread refer to the code objects, and `layout` fits the interpreter.
     #[cold]
     #[inline(never)]
-    pub fn number(
+    pub unsafe fn number(
         &mut self,
         layout: &Layout,
         key: u64,
@@ -100,20 +103,29 @@ impl Sites {
         if let Some(&site) = self.by_address.get(&key) {
             return site;
         }
-        let site = self.learn(layout, frames);
+        // SAFETY: passed on from the caller.
+        let site = unsafe { self.learn(layout, frames) };
         self.by_address.insert(key, site);
         site
     }
 
+    /// # Safety
+    /// As for [`Sites::number`].
     #[cold]
-    fn learn(&mut self, layout: &Layout, frames: impl Iterator<Item = (usize, usize)>) -> u32 {
+    unsafe fn learn(
+        &mut self,
+        layout: &Layout,
+        frames: impl Iterator<Item = (usize, usize)>,
+    ) -> u32 {
         let texts = &mut self.codes;
         let version = u32::from(layout.version.0) << 24 | u32::from(layout.version.1) << 16;
         let mut site = Vec::with_capacity(MAX_FRAMES);
         for (code, instruction) in frames {
-            let id = codes::id_and_text(&codes::JOB_CODES, layout, code, |text| {
+            let on_new = |text: &Code| {
                 texts.insert(text.id, CodeText::new(version, text));
-            });
+            };
+            // SAFETY: passed on from the caller.
+            let id = unsafe { codes::id_and_text(&codes::JOB_CODES, layout, code, on_new) };
             if id == codes::NOT_WRITTEN {
                 continue;
             }

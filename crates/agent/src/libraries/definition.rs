@@ -1,6 +1,6 @@
 //! The address of a function's definition; stubs in the executable are skipped.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 
 use super::slots::Library;
 
@@ -9,20 +9,20 @@ use super::slots::Library;
 /// defines the function.
 pub fn definition(name: &CStr) -> usize {
     struct Loaded {
-        name: *const libc::c_char,
+        name: CString,
         start: usize,
         end: usize,
     }
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the list below.
         let (info, loaded) = unsafe { (&*info, &mut *data.cast::<Vec<Loaded>>()) };
-        // SAFETY: the linker holds its lock during the callback, so the library stays loaded.
-        let (start, end) = unsafe { Library::bounds(info) };
-        loaded.push(Loaded {
-            name: info.dlpi_name,
-            start,
-            end,
-        });
+        // SAFETY: the linker holds its lock during the callback, so the library and its name, a C string, stay. The name is
+        // copied, because another thread may unload the library after the callback.
+        let (name, (start, end)) = unsafe {
+            let name = CStr::from_ptr(info.dlpi_name).to_owned();
+            (name, Library::bounds(info))
+        };
+        loaded.push(Loaded { name, start, end });
         0
     }
     // SAFETY: the name is a C string, and `dlsym` has no other precondition.
@@ -37,9 +37,9 @@ pub fn definition(name: &CStr) -> usize {
         return default;
     }
     for library in &loaded[1..] {
-        // SAFETY: the name is a C string of the linker, which lives as long as the library. Nothing keeps another
-        // thread from unloading the library meanwhile. RTLD_NOLOAD loads nothing.
-        let handle = unsafe { libc::dlopen(library.name, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+        let name_of_library = library.name.as_ptr();
+        // SAFETY: the name is a C string of the list. RTLD_NOLOAD loads nothing.
+        let handle = unsafe { libc::dlopen(name_of_library, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             continue;
         }

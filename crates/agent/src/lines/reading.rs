@@ -146,17 +146,33 @@ fn sum_of(text: &str, names: &[&str]) -> u64 {
 mod tests {
     use super::*;
 
+    /// A reader of a constant, because other tests allocate and free memory meanwhile.
+    fn reader(quiet_ticks: u64) -> Reader {
+        Reader {
+            query: Box::new(|| Some(4711)),
+            quiet_ticks,
+            ..Reader::new(Backend::Resident)
+        }
+    }
+
     #[test]
     fn size_is_read_after_memory_was_touched() {
-        // Other tests allocate and free memory meanwhile, so the test reads a constant.
-        let mut reader = Reader {
-            query: Box::new(|| Some(4711)),
-            ..Reader::new(Backend::Resident)
-        };
+        let mut reader = reader(*QUIET_TICKS.get_or_init(|| cheapest_fault() / 2));
         let block = vec![1u8; 1 << 20];
         reader.read_if_it_may_have_changed();
         assert_eq!(reader.bytes, 4711);
         drop(block);
+    }
+
+    #[test]
+    fn size_is_not_read_after_a_short_line() {
+        let mut short = reader(u64::MAX / 2);
+        short.read_if_it_may_have_changed();
+        assert_eq!((short.bytes, short.has_read), (0, false));
+        let mut long = reader(1000);
+        long.marked = clock::ticks().wrapping_sub(1000);
+        long.read_if_it_may_have_changed();
+        assert_eq!((long.bytes, long.has_read), (4711, true));
     }
 
     #[test]

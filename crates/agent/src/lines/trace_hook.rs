@@ -45,6 +45,9 @@ struct Before {
     n_set: u32,
 }
 
+// A variable without a destructor exists until its thread has ended, so storing a function that was set cannot fail.
+const _: () = assert!(!std::mem::needs_drop::<RefCell<Option<Before>>>());
+
 thread_local! {
     static BEFORE: RefCell<Option<Before>> = const { RefCell::new(None) };
     static IS_CHANGING: Cell<bool> = const { Cell::new(false) };

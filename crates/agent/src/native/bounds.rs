@@ -48,9 +48,15 @@ mod tests {
             let range = around(address).unwrap();
             assert!(range.contains(&address));
             assert!(!range.contains(&thread_pointer()));
+            range
         };
         check();
-        std::thread::spawn(check).join().unwrap();
+        let end = move || (check().end, thread_pointer());
+        let (end, block) = std::thread::spawn(end).join().unwrap();
+        // Without the control block, the range would reach to the end of the mapping, which contains the block.
+        if cfg!(target_arch = "x86_64") {
+            assert_eq!(end, block & !7);
+        }
         assert_eq!(around(16), None);
     }
 }

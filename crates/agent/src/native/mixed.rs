@@ -53,14 +53,17 @@ pub unsafe fn sync(native: &mut NativeStack, stack: &mut Stack, room: &mut Room)
     if !walked.is_changed && first_changed.is_none() {
         return true;
     }
-    write_change(
-        native,
-        stack,
-        layout,
-        walked.first_changed,
-        first_changed,
-        room,
-    )
+    // SAFETY: `refresh` has just updated the entries of `stack` from the live chain.
+    unsafe {
+        write_change(
+            native,
+            stack,
+            layout,
+            walked.first_changed,
+            first_changed,
+            room,
+        )
+    }
 }
 
 /// Finds the mark of each Python frame from `first` on that is the outermost of an evaluation.
@@ -124,7 +127,11 @@ unsafe fn mark(
 }
 
 /// Pops down to the first change, then writes both stacks from there, interleaved. Both must be up to date.
-fn write_change(
+///
+/// # Safety
+/// The entries of `stack` are the frames of the calling thread's live chain, if there is a layout. The layout fits the
+/// interpreter.
+unsafe fn write_change(
     native: &mut NativeStack,
     stack: &mut Stack,
     layout: Option<&Layout>,
@@ -182,7 +189,8 @@ fn write_change(
         let is_begun = is_within_frame && i == first;
         if let Some(layout) = layout.filter(|_| !is_begun) {
             // Python frames that the previous native frame evaluates but did not evaluate at the last event.
-            writer.write_rest_of_evaluation(native, stack, layout);
+            // SAFETY: passed on from the caller.
+            unsafe { writer.write_rest_of_evaluation(native, stack, layout) };
             if i > 0 {
                 native.entries[i - 1].n_written = writer.count;
             }
@@ -190,7 +198,8 @@ fn write_change(
                 .next_mark(native)
                 .is_some_and(|mark| mark >= frame.end)
             {
-                writer.write_evaluation(native, stack, layout);
+                // SAFETY: passed on from the caller.
+                unsafe { writer.write_evaluation(native, stack, layout) };
             }
         }
         if i == 0 && is_cut && !is_begun {
@@ -207,14 +216,16 @@ fn write_change(
         };
         if let Some(layout) = layout {
             if is_begun {
-                writer.write_rest_of_evaluation(native, stack, layout);
+                // SAFETY: passed on from the caller.
+                unsafe { writer.write_rest_of_evaluation(native, stack, layout) };
             }
             while writer
                 .next_mark(native)
                 .is_some_and(|mark| mark >= frame.sp && mark < frame.end)
             {
                 is_evaluation = true;
-                writer.write_evaluation(native, stack, layout);
+                // SAFETY: passed on from the caller.
+                unsafe { writer.write_evaluation(native, stack, layout) };
             }
         }
         if !is_evaluation && frame.module != 0 {
@@ -231,7 +242,8 @@ fn write_change(
     }
     if let Some(layout) = layout {
         while writer.next < writer.depth {
-            writer.write_python(stack, layout);
+            // SAFETY: passed on from the caller.
+            unsafe { writer.write_python(stack, layout) };
         }
         if native.depth > 0 {
             native.entries[native.depth - 1].n_written = writer.count;
@@ -288,30 +300,48 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the next Python frame.
+    ///
+    /// # Safety
+    /// As for [`write_change`].
     #[inline(never)]
-    fn write_python(&mut self, stack: &mut Stack, layout: &Layout) {
+    unsafe fn write_python(&mut self, stack: &mut Stack, layout: &Layout) {
         let at = self.next;
         self.next += 1;
-        if let Some(frame) = stack.frame_to_write(layout, at) {
+        // SAFETY: passed on from the caller.
+        if let Some(frame) = unsafe { stack.frame_to_write(layout, at) } {
             self.push(frame);
         }
         stack.set_written(at, self.count);
     }
 
     /// Writes the next Python frame and the following ones that the same native frame evaluates.
-    fn write_evaluation(&mut self, native: &NativeStack, stack: &mut Stack, layout: &Layout) {
-        self.write_python(stack, layout);
-        self.write_rest_of_evaluation(native, stack, layout);
+    ///
+    /// # Safety
+    /// As for [`write_change`].
+    unsafe fn write_evaluation(
+        &mut self,
+        native: &NativeStack,
+        stack: &mut Stack,
+        layout: &Layout,
+    ) {
+        // SAFETY: passed on from the caller.
+        unsafe {
+            self.write_python(stack, layout);
+            self.write_rest_of_evaluation(native, stack, layout);
+        }
     }
 
-    fn write_rest_of_evaluation(
+    /// # Safety
+    /// As for [`write_change`].
+    unsafe fn write_rest_of_evaluation(
         &mut self,
         native: &NativeStack,
         stack: &mut Stack,
         layout: &Layout,
     ) {
         while self.next < self.depth && self.next_mark(native).is_none() {
-            self.write_python(stack, layout);
+            // SAFETY: passed on from the caller.
+            unsafe { self.write_python(stack, layout) };
         }
     }
 }

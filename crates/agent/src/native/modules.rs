@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use heaptide_capture::{Entry, Module as ModuleEntry};
 use heaptide_procfs as procfs;
@@ -19,6 +20,7 @@ use heaptide_procfs as procfs;
 pub use self::library::Module;
 use self::library::{LoadedLibrary, build_id_in};
 use crate::host::locks::{ForkGuard, ForkMutex};
+use crate::host::sys::KeepErrno;
 use crate::libraries::LOADER;
 use crate::record::{clock, codes};
 use crate::session;
@@ -59,17 +61,25 @@ pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Calls `unload`, the real `dlclose`, once no thread reads a library by a guessed address.
+/// Calls `unload`, the real `dlclose`, once no thread reads a library by a guessed address. Calls that do not come through
+/// an import slot are not seen, such as those of the C library for its own modules.
 pub fn unload<T>(unload: impl FnOnce() -> T) -> T {
-    // A reading thread waits for nothing and finishes within microseconds, unless a debugger or a signal stops it.
-    const N_WAITS: usize = 100_000;
+    // A reading thread waits for nothing and finishes within microseconds once it runs. The sleeps let threads of lower
+    // priority run, which yields do not. The wait is bounded, because the count may be wrong in a child that was forked
+    // without handlers.
+    const N_YIELDS: usize = 1000;
+    const N_SLEEPS: usize = 2000;
     UNLOADS.fetch_add(1, Ordering::SeqCst);
-    for _ in 0..N_WAITS {
+    for n_waits in 0..N_YIELDS + N_SLEEPS {
         if GUESSES.load(Ordering::SeqCst) == 0 {
             break;
         }
-        // SAFETY: `sched_yield` has no preconditions.
-        unsafe { libc::sched_yield() };
+        let _errno = KeepErrno::now();
+        if n_waits < N_YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
     let result = unload();
     on_unload();
@@ -160,16 +170,19 @@ pub enum Owner {
     Busy,
 }
 
-/// Returns the owner of `pc`: an address to which a frame of this thread returns, or a guessed one. For a guessed
-/// address, the caller is inside [`while_none_unloads`].
-pub fn owner_of(pc: usize) -> Owner {
+/// Returns the owner of `pc`.
+///
+/// # Safety
+/// A frame of this thread returns to `pc`, or the caller is inside [`while_none_unloads`].
+pub unsafe fn owner_of(pc: usize) -> Owner {
     let Some(mut guard) = lock_with_limit() else {
         return Owner::Busy;
     };
     let Some(modules) = guard.as_mut() else {
         return Owner::Busy;
     };
-    let library = match find(pc) {
+    // SAFETY: the caller's promise keeps a library at `pc` loaded.
+    let library = match unsafe { find(pc) } {
         Ok(library) => library,
         Err(Busy) => return Owner::Busy,
     };
@@ -198,10 +211,13 @@ pub fn owner_of(pc: usize) -> Owner {
 
 struct Busy;
 
-fn find(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
+/// # Safety
+/// A library that contains `pc` stays loaded during the call.
+unsafe fn find(pc: usize) -> Result<Option<LoadedLibrary>, Busy> {
     match FIND_OBJECT.load(Ordering::Relaxed) {
         0 => find_by_list(pc),
-        function => Ok(find_by_linker(function, pc)),
+        // SAFETY: `reset` found this function; the rest is passed on from the caller.
+        function => Ok(unsafe { find_by_linker(function, pc) }),
     }
 }
 
@@ -223,8 +239,11 @@ struct LinkMap {
 }
 
 /// Asks glibc, which answers without a lock.
-fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
-    // SAFETY: `function` is the address of glibc's `_dl_find_object`, whose type this is.
+///
+/// # Safety
+/// As for [`find`]. `function` is the address of glibc's `_dl_find_object`.
+unsafe fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
+    // SAFETY: this is the type of `_dl_find_object`.
     let function: unsafe extern "C" fn(usize, *mut DlFindObject) -> c_int =
         unsafe { std::mem::transmute(function) };
     let mut object = DlFindObject {
@@ -239,7 +258,7 @@ fn find_by_linker(function: usize, pc: usize) -> Option<LoadedLibrary> {
     if unsafe { function(pc, &mut object) } != 0 || object.link_map.is_null() {
         return None;
     }
-    // SAFETY: the linker's entry lives as long as the library, which stays loaded for the reason given in `owner_of`.
+    // SAFETY: the linker's entry lives as long as the library, which stays loaded, as the caller promises.
     let (base, name) = unsafe { ((*object.link_map).base, (*object.link_map).name) };
     // The first segment of practically every library begins with its ELF header.
     let header = object.map_start as *const libc::Elf64_Ehdr;
@@ -391,7 +410,8 @@ mod tests {
         // SAFETY: the name is a C string, and `dlsym` has no other precondition.
         let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"_dl_find_object".as_ptr()) };
         if !function.is_null() {
-            let by_linker = find_by_linker(function as usize, pc).unwrap();
+            // SAFETY: this test runs in the library.
+            let by_linker = unsafe { find_by_linker(function as usize, pc) }.unwrap();
             assert_eq!(by_linker.base, by_list.base);
             assert!((by_linker.start..by_linker.end).contains(&pc));
             assert_eq!(by_linker.n_headers, by_list.n_headers);

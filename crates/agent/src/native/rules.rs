@@ -90,13 +90,12 @@ pub unsafe fn rule_of(module: &Module, pc: usize) -> Rule {
 /// # Safety
 /// As for [`rule_of`].
 unsafe fn look_up(module: &Module, pc: usize) -> Option<Rule> {
-    // SAFETY: `modules` made sure that the index lies in a readable segment of the module, which stays loaded.
-    let index = unsafe {
-        std::slice::from_raw_parts(
-            module.index_at as *const u8,
-            module.index_end.checked_sub(module.index_at)?,
-        )
-    };
+    let index_len = module.index_end.checked_sub(module.index_at)?;
+    if index_len == 0 {
+        return None;
+    }
+    // SAFETY: a module with an index has it in one of its readable segments, and the module stays loaded.
+    let index = unsafe { std::slice::from_raw_parts(module.index_at as *const u8, index_len) };
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(module.index_at as u64)
         .set_text(module.base as u64);

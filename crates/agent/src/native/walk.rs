@@ -202,7 +202,8 @@ impl NativeStack {
                 break;
             }
             let pc = if is_exact { ip } else { ip.wrapping_sub(1) };
-            let cached = self.cached(pc);
+            // SAFETY: the walk has just reached a frame that returns to this address, or `after_guess` is set.
+            let cached = unsafe { self.cached(pc) };
             let frame = &mut self.fresh[n_fresh];
             *frame = NativeFrame {
                 ip,

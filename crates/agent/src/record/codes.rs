@@ -85,15 +85,24 @@ pub fn clear(table: &ForkMutex<Option<Codes>>) {
     N_DEATHS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The number of the code object at `address`, which a frame of the calling thread refers to.
-pub fn id_of(layout: &Layout, address: usize) -> u32 {
-    id_and_text(&CODES, layout, address, |code| {
-        session::note(&Entry::Code(*code));
-    })
+/// The number of the code object at `address`.
+///
+/// # Safety
+/// A live frame of the calling thread refers to the code object, and `layout` fits the interpreter.
+pub unsafe fn id_of(layout: &Layout, address: usize) -> u32 {
+    // SAFETY: passed on from the caller.
+    unsafe {
+        id_and_text(&CODES, layout, address, |code| {
+            session::note(&Entry::Code(*code));
+        })
+    }
 }
 
 /// Does the same as [`id_of`] for any table. `on_new` receives the texts of a code object that is not in the table yet.
-pub fn id_and_text(
+///
+/// # Safety
+/// As for [`id_of`].
+pub unsafe fn id_and_text(
     table: &ForkMutex<Option<Codes>>,
     layout: &Layout,
     address: usize,
@@ -299,7 +308,9 @@ mod tests {
         reset(&CODES);
         remove(address, true);
         let n_before = n_deaths();
-        assert_eq!(id_of(&tables::v3_12::LAYOUT, address), UNKNOWN);
+        // SAFETY: a code object that is being freed is not read.
+        let number = unsafe { id_of(&tables::v3_12::LAYOUT, address) };
+        assert_eq!(number, UNKNOWN);
         remove(address, false);
         assert!(n_deaths() > n_before, "threads would keep the number");
     }

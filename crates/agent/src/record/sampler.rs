@@ -32,9 +32,40 @@ static SATURATED: AtomicBool = AtomicBool::new(false);
 static COUNTERS: [AtomicU8; N_COUNTERS] = [const { AtomicU8::new(0) }; N_COUNTERS];
 /// The wanted sampling distance; 0 if the session records every event.
 static MEAN_BYTES: AtomicU64 = AtomicU64::new(0);
-static TABLE: AtomicPtr<AtomicUsize> = AtomicPtr::new(null_mut());
-/// Number of sets in the table, a power of two, minus 1.
-static SET_MASK: AtomicUsize = AtomicUsize::new(0);
+static TABLE: Table = Table::new();
+
+/// The table of sampled blocks. A larger one may replace it while threads use it.
+struct Table {
+    /// The entries; null before the first table.
+    memory: AtomicPtr<AtomicUsize>,
+    /// Number of sets, a power of two, minus 1.
+    mask: AtomicUsize,
+}
+
+impl Table {
+    const fn new() -> Table {
+        Table {
+            memory: AtomicPtr::new(null_mut()),
+            mask: AtomicUsize::new(0),
+        }
+    }
+
+    /// Replaces the table by a larger one: its memory is stored before its mask.
+    fn replace(&self, memory: *mut AtomicUsize, n_entries: usize) {
+        self.memory.store(memory, Ordering::Release);
+        self.mask.store(n_entries / WAYS - 1, Ordering::Release);
+    }
+
+    /// A mask, and the memory of the table of that mask or of a later one, which is larger: the mask is read first. In the
+    /// opposite order, a thread could combine the mask of a later table with an earlier one, and leave its memory. A test
+    /// replaces the table in `between`.
+    #[inline(always)]
+    fn mask_and_memory(&self, between: impl FnOnce()) -> (usize, *mut AtomicUsize) {
+        let mask = self.mask.load(Ordering::Acquire);
+        between();
+        (mask, self.memory.load(Ordering::Acquire))
+    }
+}
 
 /// One thread's countdown. Zero bytes are a valid start: the first allocation draws a distance.
 #[repr(C)]
@@ -196,27 +227,24 @@ pub fn make_table(mean_bytes: u64) -> bool {
         return true;
     }
     let n_entries = entries_for(mean_bytes);
-    // A table that has become too small stays mapped: a thread may still be reading it.
+    // A table that has become too small stays mapped: a thread may still use it.
     let table: *mut AtomicUsize = sys::map_private(n_entries * size_of::<usize>()).cast();
     if table.is_null() {
         return false;
     }
     own_memory::add(n_entries / 16);
-    // Table before mask: a thread that sees only the new table stays within it.
-    TABLE.store(table, Ordering::Release);
-    SET_MASK.store(n_entries / WAYS - 1, Ordering::Release);
+    TABLE.replace(table, n_entries);
     true
 }
 
 /// The entries of the table.
 fn entries() -> &'static [AtomicUsize] {
-    let table = TABLE.load(Ordering::Acquire);
-    if table.is_null() {
+    let (mask, memory) = TABLE.mask_and_memory(|| {});
+    if memory.is_null() {
         return &[];
     }
-    let n_entries = (SET_MASK.load(Ordering::Acquire) + 1) * WAYS;
-    // SAFETY: the table has this many entries and is never unmapped.
-    unsafe { std::slice::from_raw_parts(table, n_entries) }
+    // SAFETY: the memory has at least this many entries and is never unmapped.
+    unsafe { std::slice::from_raw_parts(memory, (mask + 1) * WAYS) }
 }
 
 /// Forgets all blocks. Their counters keep their values.
@@ -241,15 +269,14 @@ fn physical_memory() -> u64 {
 
 #[inline(always)]
 fn set_of(address: usize) -> Option<&'static [AtomicUsize; WAYS]> {
-    let table = TABLE.load(Ordering::Acquire);
-    if table.is_null() {
+    let (mask, memory) = TABLE.mask_and_memory(|| {});
+    if memory.is_null() {
         return None;
     }
     // Every bit of the address contributes to the highest bits of the product.
-    let set =
-        (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & SET_MASK.load(Ordering::Relaxed);
-    // SAFETY: the mask keeps the set within the table, which is page-aligned and never unmapped.
-    Some(unsafe { &*table.add(set * WAYS).cast::<[AtomicUsize; WAYS]>() })
+    let set = (address >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & mask;
+    // SAFETY: the memory has at least `mask + 1` sets, is page-aligned and is never unmapped.
+    Some(unsafe { &*memory.add(set * WAYS).cast::<[AtomicUsize; WAYS]>() })
 }
 
 #[inline(always)]
@@ -343,5 +370,19 @@ mod tests {
             assert!(may_follow(address) && unfollow(address));
             assert!(!unfollow(address));
         }
+    }
+
+    #[test]
+    fn mask_of_a_larger_table_is_never_combined_with_a_smaller_table() {
+        // Nothing reads this memory.
+        let (small, large) = (0x1000, 0x2000);
+        let table = Table::new();
+        table.replace(std::ptr::without_provenance_mut(small), MIN_ENTRIES);
+        let (mask, memory) = table.mask_and_memory(|| {
+            table.replace(std::ptr::without_provenance_mut(large), 2 * MIN_ENTRIES);
+        });
+        assert!(mask < MIN_ENTRIES / WAYS || memory as usize == large);
+        let (mask, memory) = table.mask_and_memory(|| {});
+        assert_eq!((mask + 1, memory as usize), (2 * MIN_ENTRIES / WAYS, large));
     }
 }

@@ -283,7 +283,8 @@ impl Stack {
             }
             // SAFETY: the frame belongs to the chain, which the caller promises to be live.
             unsafe { self.remember(layout, frame, i) };
-            if let Some(written) = self.frame_to_write(layout, i) {
+            // SAFETY: the frame of this entry belongs to the live chain, so its code object is alive.
+            if let Some(written) = unsafe { self.frame_to_write(layout, i) } {
                 room.push(written);
                 n_written += 1;
             }
@@ -414,9 +415,12 @@ impl Stack {
         self.entries[i].written_as == WrittenAs::Nothing
     }
 
-    /// The frame to write for entry `i`, whose code object is alive; `None` for a shim and for `codes::NOT_WRITTEN`.
+    /// The frame to write for entry `i`; `None` for a shim and for `codes::NOT_WRITTEN`.
+    ///
+    /// # Safety
+    /// The frame of the entry is in the calling thread's live chain, and `layout` fits the interpreter.
     #[inline(always)]
-    pub fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
+    pub unsafe fn frame_to_write(&mut self, layout: &Layout, i: usize) -> Option<Frame> {
         let Entry {
             code: raw_code,
             instruction,
@@ -432,7 +436,8 @@ impl Stack {
         let id = if cached.code == code {
             cached.id
         } else {
-            self.learn_code(layout, code)
+            // SAFETY: the live frame refers to this code object.
+            unsafe { self.learn_code(layout, code) }
         };
         if id == codes::NOT_WRITTEN {
             return None;
@@ -448,10 +453,13 @@ impl Stack {
         })
     }
 
+    /// # Safety
+    /// As for [`codes::id_of`].
     #[cold]
     #[inline(never)]
-    fn learn_code(&mut self, layout: &Layout, code: usize) -> u32 {
-        let id = codes::id_of(layout, code);
+    unsafe fn learn_code(&mut self, layout: &Layout, code: usize) -> u32 {
+        // SAFETY: passed on from the caller.
+        let id = unsafe { codes::id_of(layout, code) };
         self.codes[(code >> 5).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 & (N_CACHED_CODES - 1)] =
             CachedCode { code, id };
         id

@@ -63,7 +63,8 @@ const AT_REST: u32 = 4;
 
 /// The order word names a thread with 16 bits.
 const MAX_STATES: usize = 0xffff;
-/// The token of a state that has not joined the session yet. No thread has it.
+/// Fills an entry of [`ThreadState::tokens`] that has no token. It never equals bits of the order word, so hooks take
+/// the slow path.
 pub(crate) const NO_TOKEN: u64 = u64::MAX;
 /// The C library runs thread-exit destructors in at most this many rounds.
 const DESTRUCTOR_ROUNDS: u32 = 4;
@@ -105,7 +106,7 @@ pub(crate) struct ThreadState {
     pub blocks_bus_error: AtomicBool,
     next_free: *mut ThreadState,
     pub jobs: ThreadMemory,
-    /// Kept for the next session.
+    /// The memory that `native` points to, kept for later sessions that record native frames.
     pub native_memory: *mut NativeStack,
     pub own_blocks: OwnBlocks,
     pub stack: Stack,
@@ -133,8 +134,8 @@ pub(crate) enum Entered {
     No,
 }
 
-/// Begins an event: marks this thread's state busy and returns it. Returns null if the event must not be recorded, and while
-/// Python code of Heaptide runs, when only releases are recorded.
+/// Begins an event: marks this thread's state busy and returns it. Returns null if the event must not be recorded. Also
+/// returns null while Python code of Heaptide runs; for releases, which are recorded then, see [`enter_any`].
 #[inline(always)]
 pub(crate) fn enter() -> *mut ThreadState {
     match enter_any() {
@@ -247,7 +248,7 @@ fn is_needed() -> bool {
 fn first_state() -> *mut ThreadState {
     let state = take_state();
     if state.is_null() {
-        session::count_lost(heaptide_capture::Lost::NoThreadState, 1);
+        session::count_without_state();
         return state;
     }
     // The state is busy and stored before the call below, because `pthread_setspecific` may allocate.

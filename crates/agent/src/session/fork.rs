@@ -1,9 +1,9 @@
 //! Forks: the child stops recording, and starts its own recording if the session follows forks.
 //!
-//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this. The
-//! kernel wipes the page of the order word in the child, and the C library first runs a handler in the child that forgets
-//! the session. Before the fork another handler takes every lock that a child may need. So no other thread holds one of
-//! them, or the linker's lock, while the process is copied.
+//! The parent's slots are memory shared with its file, so a child must never write there. Two mechanisms ensure this.
+//! The kernel wipes the page of the order word in the child. Before `fork` returns in the child, the C library runs a
+//! handler that forgets the session. Before the fork another handler takes every lock that a child may need. So no
+//! other thread holds one of them, or holds the linker's lock for Heaptide, while the process is copied.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -27,7 +27,7 @@ use crate::{arenas, jobs};
 static PREPARED: AtomicBool = AtomicBool::new(false);
 /// The parent's session, in a child of a session that follows forks.
 static INHERITANCE: Mutex<Option<Inheritance>> = Mutex::new(None);
-/// The frame of the main thread that forked last; 0 if it is unknown.
+/// The frame in which the main thread forked last; 0 if it is unknown.
 static FORKING_FRAME: AtomicUsize = AtomicUsize::new(0);
 
 struct Inheritance {
@@ -78,7 +78,8 @@ pub unsafe fn resume_after_thread_count(resume: PendingCall) {
     let is_pending = is_main
         && Symbols::resolve().is_ok_and(|symbols| {
             interpreter::counts_threads_after_fork_hooks(&symbols) && {
-                // SAFETY: the caller holds the GIL. Without a layout `resume` runs as the first pending call.
+                // SAFETY: the caller holds the GIL. If this fails, the frame is unknown, and the first pending call
+                // runs `resume`.
                 let _ = unsafe { interpreter::prepare(&symbols) };
                 FORKING_FRAME.store(interpreter::innermost_frame(), Ordering::Relaxed);
                 add_pending(&symbols, resume as *mut c_void)

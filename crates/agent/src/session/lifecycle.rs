@@ -34,7 +34,7 @@ use crate::session::error::StartError;
 use crate::session::fork;
 use crate::{hooks, jobs, native};
 
-/// Held while a recording starts or stops.
+/// `Some` while a recording runs. [`start`] holds the lock to its end; [`stop`] only takes the value.
 pub(crate) static LIFECYCLE: ForkMutex<Option<Running>> = ForkMutex::new(None);
 
 /// The part of a session that only start and stop need.

@@ -127,11 +127,20 @@ pub(crate) fn note(entry: &Entry) {
     }
 }
 
+/// Counts losses of the current session. Only for threads that may call [`current`].
 #[cold]
 pub(crate) fn count_lost(reason: Lost, count: u64) {
     if let Some(session) = current() {
         session.lost[reason as usize].fetch_add(count, Ordering::Relaxed);
     }
+}
+
+/// Counts an event of a thread that has no state. Such a thread is never busy, so it must not use [`current`].
+#[cold]
+pub(crate) fn count_without_state() {
+    read_current(|session| {
+        session.lost[Lost::NoThreadState as usize].fetch_add(1, Ordering::Relaxed)
+    });
 }
 
 /// Whether a recording has failed and its program still runs.

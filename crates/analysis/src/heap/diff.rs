@@ -14,7 +14,7 @@ use super::view::Heap;
 pub struct HeapDiff {
     pub before: Amount,
     pub after: Amount,
-    /// By kind, the largest change of bytes first.
+    /// One for each label of the grouping, the largest change of bytes first.
     pub rows: Vec<HeapChange>,
     /// Objects only in the later snapshot; empty if the snapshots are of different processes.
     pub new: ObjectSet,

@@ -5,7 +5,7 @@
 //! recursion. It works on the numbers of a depth-first walk, which keeps memory accesses local.
 //!
 //! Objects that no root reaches are garbage that the collector has not freed yet. They are also in the tree, so that
-//! garbage has retained sizes. For each group, one object that reaches the whole group is a child of the top.
+//! garbage has retained sizes: the fewest garbage objects that together reach all garbage are children of the top.
 
 use super::graph::{Bits, Graph};
 
@@ -24,7 +24,8 @@ pub struct Dominators {
 
 impl Dominators {
     /// Computes the tree of a graph. `referrers` is the reversed graph. `is_part` is true for a part of another object,
-    /// such as an instance's dict. A group of garbage begins with a part only if it has nothing else.
+    /// such as an instance's dict. Of a cycle of garbage, a part is a child of the top only if the cycle has nothing
+    /// else.
     pub fn compute(
         graph: &Graph,
         referrers: &Graph,
@@ -94,7 +95,8 @@ impl Dominators {
     }
 }
 
-/// Objects that together reach all unreachable objects: one for each group that no other group refers to.
+/// The fewest objects that together reach all unreachable objects. They are the objects that no other unreachable
+/// object refers to, and one object of each cycle that no unreachable object outside of the cycle refers to.
 fn garbage_roots(graph: &Graph, reachable: &Bits, is_part: impl Fn(u32) -> bool) -> Vec<u32> {
     let n_objects = graph.n_objects() as u32;
     let unreachable = (0..n_objects).filter(|&object| !reachable.contains(object));

@@ -1,22 +1,24 @@
 //! Least squares with few columns: finds a coefficient for each column, and its error.
 //!
-//! Columns that always change together get coefficients with a huge error, so that the equations stay solvable.
+//! Columns that always change together get coefficients with a huge error. A small term keeps their equations solvable.
 
 use super::trend::normal;
 
 /// The resident size of a process is exact only to about this many bytes: the kernel counts the pages of each thread in
 /// batches.
 const NOISE_BYTES: f64 = 65_536.0;
-/// The number of rows, beyond one per column, below which errors are unknown.
+/// Errors are unknown unless there are at least this many rows more than columns.
 const MIN_SPARE_ROWS: usize = 6;
-/// Added to the diagonal, relative to it, so that columns that change together can be solved.
+/// This fraction of the diagonal's sum is added to each element of the diagonal, so that the equations of columns that
+/// change together can be solved.
 const RIDGE: f64 = 1e-9;
 /// One-sided bound of 95%.
 const NORMAL_QUANTILE_95: f64 = 1.645;
 
 pub struct Regression {
-    /// Sums of products of columns, row by row; after `solve`, their inverse.
+    /// The sums of the products of each two columns, a matrix in row-major order; after `solve`, its inverse.
     products: Vec<f64>,
+    /// The sum of the products of each column and the result.
     with_result: Vec<f64>,
     result_squares: f64,
     /// The sum of each column.

@@ -301,12 +301,10 @@ impl RunNumbers {
         self.resident_before = self.resident_before.or(other.resident_before);
         self.resident_after = self.resident_after.or(other.resident_after);
         self.resident_peak = self.resident_peak.or(other.resident_peak);
-        if !self.peak_bytes.is_known() {
-            self.peak_error = other.peak_error;
-        }
         if !self.peak_bytes.is_known() && !self.retained_bytes.is_known() {
             self.is_sampled = other.is_sampled;
             self.peak_bytes = other.peak_bytes;
+            self.peak_error = other.peak_error;
             self.retained_bytes = other.retained_bytes;
         }
         self.name_bytes = self.name_bytes.or(other.name_bytes);
@@ -314,5 +312,32 @@ impl RunNumbers {
             self.sites = other.sites;
             self.are_sites_of_peak = other.are_sites_of_peak;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_of_a_peak_is_filled_in_only_with_that_peak() {
+        let sampled = RunNumbers {
+            peak_bytes: 9_000_u64.into(),
+            retained_bytes: 400_i64.into(),
+            is_sampled: true,
+            peak_error: 800.0,
+            ..RunNumbers::default()
+        };
+        let mut empty = RunNumbers::default();
+        empty.fill_in(sampled.clone());
+        assert_eq!(empty, sampled);
+        // Exact numbers without a peak are not mixed with estimates.
+        let exact = RunNumbers {
+            retained_bytes: 500_i64.into(),
+            ..RunNumbers::default()
+        };
+        let mut filled = exact.clone();
+        filled.fill_in(sampled);
+        assert_eq!(filled, exact);
     }
 }

@@ -21,7 +21,7 @@ use super::{Process, tally_until};
 use crate::filter::Filter;
 use crate::model::PeakMoment;
 
-/// The maximum number of clock units that one replay of all processes records exactly. Each takes up to 32 bytes.
+/// Once a replay of all processes records this many clock units exactly, no more are chosen. Each takes up to 32 bytes.
 const MAX_EXACT_UNITS: u64 = 1 << 20;
 /// Almost every session needs one replay; more than this many would take too long.
 const MAX_REPLAYS: usize = 32;
@@ -69,7 +69,7 @@ fn find(
     let mut curves: Vec<HeightCurve> = parts
         .map(|(process, span)| HeightCurve::new(process, span))
         .collect();
-    for _ in 0..=MAX_REPLAYS {
+    for n_replays in 0..=MAX_REPLAYS {
         let mut sums = sums(&curves);
         // The highest sum first; among equal sums, exact ones before others, then the earliest.
         sums.sort_by_key(|sum| (Reverse((sum.bytes, sum.is_exact)), sum.unix_ns));
@@ -78,6 +78,9 @@ fn find(
             let at = highest.unix_ns;
             let steps = curves.iter().map(|curve| curve.at(at)).collect();
             return Some((at, steps));
+        }
+        if n_replays == MAX_REPLAYS {
+            break;
         }
         // Sums below an exact one cannot be the highest.
         let candidates = sums.iter().take_while(|sum| !sum.is_exact);
@@ -100,7 +103,7 @@ fn find(
 }
 
 /// Returns, for each process, the inexact spans that contain one of these times, in ascending order. The first time is
-/// always included, further ones as long as one replay can record them. `None` if events of the first time are missing.
+/// always included, further ones until [`MAX_EXACT_UNITS`] is reached. `None` if events of the first time are missing.
 fn coarse_spans(
     processes: &[Process],
     curves: &[HeightCurve],

@@ -49,13 +49,9 @@ pub struct Bracket {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ChartNote {
     /// The kernel killed processes because memory ran out.
-    OutOfMemory {
-        n_kills: u64,
-    },
+    OutOfMemory { n_kills: u64 },
     /// A signal ended the program.
-    Killed {
-        signal: i32,
-    },
+    Killed { signal: i32 },
     /// The time at which memory would reach the limit at the current rate of growth.
     LimitIn {
         seconds: f64,
@@ -63,14 +59,9 @@ pub enum ChartNote {
         has_ended: bool,
     },
     /// The limit is too far above the curves to be drawn.
-    LimitFarAway {
-        limit: u64,
-        peak: u64,
-    },
+    LimitFarAway { limit: u64, peak: u64 },
     /// Processes without a curve, because others are larger.
-    NotDrawn {
-        n_processes: usize,
-    },
+    NotDrawn { n_processes: usize },
     /// The runs do not overlap, so each begins at zero.
     NotAligned,
     /// Timelines of several hosts share a time axis. Their clocks differ by this much; `None` if it is unknown.
@@ -78,9 +69,8 @@ pub enum ChartNote {
         n_hosts: usize,
         clock_difference_ns: Option<u64>,
     },
-    SwapAtPeak {
-        bytes: u64,
-    },
+    /// The sum of the largest swap sizes of all processes. Each process may have reached its own at another time.
+    LargestSwap { bytes: u64 },
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -319,7 +319,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Notes the sum of the largest swap sizes of all processes. Each process may have reached its own at another time.
     fn swap(&mut self, timeline: &Timeline) {
         let highest = |process: &Process| {
             process
@@ -334,7 +333,7 @@ impl Builder<'_> {
             .filter_map(highest)
             .fold(0, u64::saturating_add);
         if bytes > 0 {
-            self.chart.notes.push(ChartNote::SwapAtPeak { bytes });
+            self.chart.notes.push(ChartNote::LargestSwap { bytes });
         }
     }
 

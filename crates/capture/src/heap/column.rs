@@ -5,7 +5,8 @@
 //! 0 tag (u32)   4 raw length (u32)   8 stored length (u32)   12 zero (u32)   16 checksum of the stored bytes (u64)   24 bytes
 //! ```
 //! Stored bytes are one zstd frame, or the raw bytes if the two lengths are equal. No number or text is split between two
-//! blocks. The blocks of a column follow each other; readers skip unknown tags.
+//! blocks. The blocks of a column follow each other. No checksum covers the tag, so readers check that the columns are
+//! complete.
 
 use std::io::{self, Read, Write};
 
@@ -15,8 +16,8 @@ use zstd::zstd_safe::compress_bound;
 use crate::wire::{MAX_VARINT_BYTES, Reader, Writer, checksum};
 
 pub const HEAD_LEN: usize = 24;
-/// A block ends when it has this many bytes.
-const BLOCK_LEN: usize = 1 << 20;
+/// A block ends when it has this many bytes. The last block of a column may have fewer.
+pub const BLOCK_LEN: usize = 1 << 20;
 /// Room for the texts of one entry, so that no block is longer than [`MAX_RAW_LEN`]. Texts are cut to a quarter of it.
 pub const MAX_TEXT_LEN: usize = 64 << 10;
 /// Longer blocks count as damage.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use super::column::{BlockReader, tag};
+use super::column::{BLOCK_LEN, BlockReader, tag};
 use super::error::{HeapError, HeapFailure};
 use super::write::{MAGIC, MAX_FIELDS_LEN, PREFIX_LEN, VERSION, field};
 use super::{
@@ -13,7 +13,7 @@ use super::{
     RecordingPosition, Root, RootCategory, TypeInfo, Value,
 };
 use crate::identity::parse_fact;
-use crate::newer::NewerFormat;
+use crate::newer::{NewerFormat, is_by_later_version};
 use crate::wire::{Reader, checksum};
 
 /// Returns whether a file that begins with these bytes is a heap snapshot.
@@ -34,7 +34,10 @@ impl HeapSnapshot {
 
     pub fn read_from(mut from: impl Read) -> Result<HeapSnapshot, HeapFailure> {
         let fields = header_fields(&mut from)?;
-        let mut reading = Reading::default();
+        let mut reading = Reading {
+            has_unknown_columns: is_by_later_version(&fields),
+            ..Reading::default()
+        };
         reading
             .header(&fields)
             .ok_or(HeapFailure::Damaged("the header"))?;
@@ -47,6 +50,7 @@ impl HeapSnapshot {
             if block_tag == tag::END {
                 break;
             }
+            reading.check_tag(block_tag, bytes.len())?;
             reading.block(block_tag, &mut Reader::new(bytes))?;
         }
         reading.finish()
@@ -104,6 +108,12 @@ struct Reading {
     open_stack: Vec<u32>,
     /// Sum of the sizes and extra bytes of all objects so far.
     whole_bytes: u64,
+    /// A later version wrote the file, which may have columns that this version does not know.
+    has_unknown_columns: bool,
+    /// A bit for the tag of each column so far; the tag of the last block, and whether that block was full.
+    columns: u32,
+    last_tag: u32,
+    is_last_full: bool,
 }
 
 /// Larger than any address space. Sizes whose sum exceeds this are damage, so sums over objects cannot overflow.
@@ -139,6 +149,26 @@ impl Reading {
         Some(())
     }
 
+    /// Refuses a block that no writer puts here. No checksum covers tags: with a wrong one, a column that a snapshot may
+    /// lack would be missing without an error.
+    fn check_tag(&mut self, block_tag: u32, len: usize) -> Result<(), HeapFailure> {
+        let column = match block_tag {
+            tag::TYPES..=tag::STACK_NUMBERS => 1 << block_tag,
+            _ => 0,
+        };
+        let is_plausible = match column {
+            0 => self.has_unknown_columns,
+            _ if block_tag == self.last_tag => self.is_last_full,
+            _ => self.columns & column == 0,
+        };
+        self.columns |= column;
+        (self.last_tag, self.is_last_full) = (block_tag, len >= BLOCK_LEN);
+        match is_plausible {
+            true => Ok(()),
+            false => Err(HeapFailure::Damaged("a block")),
+        }
+    }
+
     fn block(&mut self, block_tag: u32, bytes: &mut Reader) -> Result<(), HeapFailure> {
         let (entry, part): (fn(&mut Reading, &mut Reader) -> Option<()>, _) = match block_tag {
             tag::TYPES => (Reading::type_info, "a type"),
@@ -146,7 +176,7 @@ impl Reading {
             tag::ADDRESSES => (Reading::address, "an address"),
             tag::TYPE_NUMBERS => (Reading::type_number, "the type of an object"),
             tag::SIZES => (Reading::size, "the size of an object"),
-            tag::EXTRAS => (Reading::extra, "the buffers of an object"),
+            tag::EXTRAS => (Reading::extra, "the extra bytes of an object"),
             tag::FLAGS => (Reading::flags, "the flags of an object"),
             tag::DEGREES => (Reading::degree, "the references of an object"),
             tag::TARGETS => (Reading::target, "a reference"),
@@ -342,6 +372,8 @@ impl Reading {
         )?;
         let whole = |root: &Root| (root.object as usize) < n && (root.name as usize) < n_names;
         check(snapshot.roots.iter().all(whole), "a root")?;
+        // Every walk finds roots. Without them all objects would seem to be garbage.
+        check(n == 0 || !snapshot.roots.is_empty(), "the roots")?;
         let last_value = snapshot.values.last().map(|value| value.object);
         check(last_value.iter().all(below(n)), "a value")?;
         if *stacks != AllocationStacks::default() {

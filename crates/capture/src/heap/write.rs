@@ -51,7 +51,7 @@ fn header_bytes(snapshot: &HeapSnapshot) -> Vec<u8> {
     fields.bytes(WRITTEN_BY, THIS_VERSION.as_bytes());
     fields.number(field::N_OBJECTS, snapshot.objects.len() as u64);
     fields.number(field::N_EDGES, snapshot.edges.len() as u64);
-    fields.of(header);
+    fields.header(header);
     let fields = fields.0;
     let mut bytes = Vec::with_capacity(PREFIX_LEN + fields.len());
     bytes.extend_from_slice(&MAGIC);
@@ -66,7 +66,7 @@ fn header_bytes(snapshot: &HeapSnapshot) -> Vec<u8> {
 struct Fields(Vec<u8>);
 
 impl Fields {
-    fn of(&mut self, header: &HeapHeader) {
+    fn header(&mut self, header: &HeapHeader) {
         self.number(field::PID, u64::from(header.pid));
         self.number(field::PYTHON_VERSION, u64::from(header.python_version));
         self.number(field::TAKEN, header.taken_unix_ns);

@@ -189,7 +189,7 @@ impl Capture {
             return Err(damage);
         };
         if (chunk.container, spare.container) == (Container::Block, Container::Slot) {
-            // Slots were read first: a running program may have added to this one before it wrote the block.
+            // The scan read the slot before the block. In between, a running program may have added records to it.
             spare.raw_len = chunk.raw_len;
         }
         self.read_copy(&spare, raw)

@@ -170,6 +170,41 @@ fn follower_that_finds_an_unfinished_slot_and_block_loses_no_event() {
 }
 
 #[test]
+fn follower_reports_an_unreadable_last_block_once_and_waits_for_later_blocks() {
+    let (chunks, _) = chunks_of_one_thread();
+    let mut file = FileBuilder::new();
+    file.block(&chunks[0]);
+    file.block(&chunks[1]);
+    let [first_len, two_blocks] = [&file.blocks[0], &file.blocks[1]].map(|block| block.0.end);
+    file.block(&chunks[2]);
+    let whole = file.bytes;
+    let folder = Folder::new("unreadable");
+    let path = folder.file(&whole[..two_blocks]);
+    let writable = OpenOptions::new().write(true).open(&path).unwrap();
+    let broken = (first_len + BlockHead::LEN) as u64;
+    writable.write_all_at(&[0xff; 16], broken).unwrap();
+    let mut follower = Follower::open(&path).unwrap();
+    for _ in 0..30 {
+        follower.refresh(false);
+    }
+    assert_eq!(follower.damage().len(), 1, "{:?}", follower.damage());
+
+    // The reader finds the next block while only its head is written.
+    let (head, rest) = whole[two_blocks..].split_at(BlockHead::LEN);
+    writable.write_all_at(head, two_blocks as u64).unwrap();
+    writable.set_len(whole.len() as u64).unwrap();
+    follower.refresh(false);
+    follower.refresh(false);
+    let rest_at = (two_blocks + BlockHead::LEN) as u64;
+    writable.write_all_at(rest, rest_at).unwrap();
+    follower.refresh(false);
+    follower.refresh(false);
+    assert_eq!(follower.damage().len(), 1, "{:?}", follower.damage());
+    let n_read = u64::from(chunks[0].n_events) + u64::from(chunks[2].n_events);
+    assert_eq!(follower.tally().snapshot().n_events, n_read);
+}
+
+#[test]
 fn follower_of_thousands_of_threads_takes_each_event_once() {
     // Too many to hold all chunks at once, so that the replay decodes them part by part.
     const N_THREADS: usize = 2_000;

@@ -56,7 +56,7 @@ impl<'a> ControlClient<'a> {
         match matches.get_one::<String>("url") {
             Some(url) => ControlClient::at_url(matches, url, token_file),
             None => {
-                let address = find_address(matches.get_one("pid").copied())?;
+                let address = find_address(matches)?;
                 ControlClient::at(matches, address, String::new(), token_file)
             }
         }
@@ -204,7 +204,8 @@ impl<'a> ControlClient<'a> {
     }
 }
 
-fn find_address(pid: Option<u32>) -> Result<Address, Failure> {
+fn find_address(matches: &ArgMatches) -> Result<Address, Failure> {
+    let pid: Option<u32> = matches.get_one("pid").copied();
     let programs = running_processes::list();
     let matching: Vec<&RunningProgram> = programs
         .iter()
@@ -231,8 +232,13 @@ fn find_address(pid: Option<u32>) -> Result<Address, Failure> {
             for program in several {
                 message!("{program}");
             }
+            // Only `ctl` has these options. A flag has a value even if it is not given.
+            let more = match matches.ids().any(|id| id == "all") {
+                true => ", or several with --name, --label or --all",
+                false => "",
+            };
             Err(Failure::Usage(format!(
-                "{} programs are running: choose one with --pid, or several with --name, --label or --all",
+                "{} programs are running: choose one with --pid{more}",
                 several.len()
             )))
         }

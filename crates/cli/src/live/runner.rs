@@ -283,11 +283,12 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Folder, Failure> {
-        let name = format!("heaptide-live-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.map_err(|error| Failure::writing(path.display(), &error))?;
-        Ok(Folder(path))
+        let parent = std::env::temp_dir();
+        let made = heaptide_files::temporary_path(&parent).and_then(|path| {
+            DirBuilder::new().mode(0o700).create(&path)?;
+            Ok(Folder(path))
+        });
+        made.map_err(|error| Failure::writing(parent.display(), &error))
     }
 }
 

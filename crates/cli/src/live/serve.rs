@@ -22,7 +22,7 @@ const MAX_VIEWERS: usize = 16;
 /// The maximum number of viewers of other users. It is separate, so that they cannot displace viewers of the program's
 /// user.
 const MAX_STRANGERS: usize = 4;
-/// The time limit for a viewer to send a request or to read an update.
+/// The time limit for a viewer to send its greeting and token, or to read an update.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a request waits for a new update before the last one is sent again.
 const HEARTBEAT: Duration = Duration::from_secs(1);

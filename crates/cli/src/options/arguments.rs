@@ -55,6 +55,21 @@ pub(crate) fn html_file(matches: &ArgMatches) -> Option<PathBuf> {
     (!file.is_empty()).then(|| file.into())
 }
 
+/// Returns whether a page is wanted: by [`html`], or by `-o` with a name that ends in `.html`.
+pub(crate) fn asks_for_page(matches: &ArgMatches) -> bool {
+    matches.contains_id("html")
+        || page_named_by_output(matches).is_some() && !matches.get_flag("json")
+}
+
+/// Returns the file of `-o` if its name is that of a page.
+pub(crate) fn page_named_by_output(matches: &ArgMatches) -> Option<&PathBuf> {
+    let output = matches.get_one::<PathBuf>("output");
+    output.filter(|path| {
+        path.extension()
+            .is_some_and(|it| it == "html" || it == "htm")
+    })
+}
+
 /// `-n N`, the number of rows.
 pub(crate) fn num_largest(default: &'static str, help: &'static str) -> Arg {
     Arg::new("n_largest")

@@ -1,7 +1,7 @@
 //! `heaptide transform memray`: writes a capture that memray reads.
 //!
-//! An exact capture keeps all its events. A bounded, sampled or filtered one becomes an aggregated file, because it has
-//! sums: memray has no record for an event that represents several.
+//! An exact capture becomes a file with all its events. A bounded, sampled or filtered one becomes an aggregated file,
+//! which has only sums: memray has no record for a sampled event, which represents several allocations.
 
 use std::io;
 

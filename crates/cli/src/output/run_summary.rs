@@ -140,32 +140,35 @@ fn peak(stats: &Stats, is_sampled: bool) -> String {
 }
 
 /// The findings that name the responsible lines: the line that holds most at the peak, the line that grows fastest, and
-/// the line that holds most at the end unless it is one of these.
+/// the line that holds most at the end. A line appears once; if it is both of the first two, with the evidence of both.
 fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
-    let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
-    let found = [named("holds_most"), named("grows")];
-    let mut found: Vec<Finding> = found.into_iter().flatten().cloned().collect();
-    let is_known = |alive: &Finding| {
-        let mut known = found.iter();
-        known.any(|one| (&one.location, &one.user) == (&alive.location, &alive.user))
+    // Later sentences of the evidence only explain the first ones. For a line at the peak, the second sentence has the
+    // bytes that were not freed.
+    let named = |name: &str, n_sentences: usize| {
+        let mut found = stats.findings.iter().find(|it| it.name == name)?.clone();
+        found.evidence.truncate(n_sentences);
+        Some(found)
     };
-    found.extend(alive.filter(|alive| !is_known(alive)));
+    let is_same_line = |one: &Finding, other: &Finding| {
+        (&one.location, &one.user) == (&other.location, &other.user)
+    };
+    let mut largest = named("holds_most", 2);
+    let mut grows = named("grows", 1);
+    if let Some(grows) = &mut grows {
+        let same = largest.take_if(|largest| is_same_line(largest, grows));
+        grows
+            .evidence
+            .extend(same.into_iter().flat_map(|same| same.evidence));
+    }
+    let mut found: Vec<Finding> = [largest, grows].into_iter().flatten().collect();
+    let alive = alive.filter(|alive| !found.iter().any(|one| is_same_line(one, alive)));
+    found.extend(alive);
     found
 }
 
 /// A finding in one line.
 fn finding_line(finding: &Finding) -> String {
-    // The first sentence has the numbers. For a line at the peak, the second one has the bytes that were not freed.
-    let n_sentences = match finding.name {
-        "holds_most" => 2,
-        _ => 1,
-    };
-    let evidence: Vec<String> = finding
-        .evidence
-        .iter()
-        .take(n_sentences)
-        .map(sentence)
-        .collect();
+    let evidence: Vec<String> = finding.evidence.iter().map(sentence).collect();
     format!("{}: {}", sentence(&finding.headline), evidence.join("; "))
 }
 
@@ -189,5 +192,71 @@ fn recorded_children(
         0 => None,
         1 => Some(format!("one child recorded into {named}")),
         n => Some(format!("{n} children recorded into {named}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use heaptide_testkit::{capture_bytes, header};
+
+    use super::*;
+
+    /// The lines about findings in the summary of a capture.
+    fn findings_of(name: &str, script: &str) -> Vec<String> {
+        let folder = std::env::temp_dir().join(format!("heaptide-summary-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join(name);
+        std::fs::write(&path, capture_bytes(&header(), script)).expect("a capture");
+        let mut lines = run_summary(&path, &folder);
+        let _ = std::fs::remove_file(&path);
+        let _ = std::fs::remove_dir(&folder);
+        assert!(lines[0].starts_with("peak memory: "), "{lines:?}");
+        assert!(
+            lines[lines.len() - 2].starts_with("recorded into "),
+            "{lines:?}"
+        );
+        lines.drain(1..lines.len() - 2).collect()
+    }
+
+    /// A cache that grows by 1000 bytes every 10 milliseconds, after a table of this size was loaded.
+    fn growing_beside(table_bytes: u64) -> String {
+        let grows =
+            (0..200).map(|n| format!("time {}; alloc c{n} 1000 at remember:5; ", n * 10_000));
+        format!(
+            "alloc table {table_bytes} at load:9; {}end 2000000",
+            grows.collect::<String>()
+        )
+    }
+
+    #[test]
+    fn line_that_holds_most_and_grows_appears_once_with_both_numbers() {
+        let lines = findings_of("one.tide", &growing_beside(10));
+        let [line] = &lines[..] else {
+            panic!("{lines:?}")
+        };
+        assert!(
+            line.starts_with("memory of remember (job.py:5) grows steadily: from "),
+            "{line}"
+        );
+        assert!(
+            line.ends_with(
+                " per second; 200 kB in 200 blocks, 100% of the heap at the peak; 200 kB were still alive at the end"
+            ),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn line_that_grows_beside_the_largest_one_has_a_line_of_its_own() {
+        let lines = findings_of("two.tide", &growing_beside(900_000));
+        let starts = [
+            "load (job.py:9) holds most at the peak: 900 kB in one block, ",
+            "memory of remember (job.py:5) grows steadily: from ",
+        ];
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        for (line, start) in lines.iter().zip(starts) {
+            assert!(line.starts_with(start), "{line}");
+        }
+        assert!(!lines[1].contains("at the peak"), "{lines:?}");
     }
 }

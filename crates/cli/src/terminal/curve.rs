@@ -17,14 +17,16 @@ const MIN_LIMIT_SHARE: f64 = 0.5;
 pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u64>, paint: Paint) {
     let heap = points(&curve.heap);
     let resident = points(&curve.resident);
-    let n_bins = curve.heap.len().max(curve.resident.len()).max(2);
+    let n_bins = curve.heap.len().max(curve.resident.len());
+    // The axis ends at the start of the last bin.
+    let end = n_bins.saturating_sub(1).max(1) as f64;
     let all = heap.iter().chain(&resident);
     let highest = all.map(|point| point.1).fold(1.0, f64::max);
     let limit = limit.map(|bytes| bytes as f64);
     let limit = limit.filter(|&limit| highest > limit * MIN_LIMIT_SHARE);
     let top = highest.max(limit.unwrap_or(0.0));
     let line: Vec<(f64, f64)> = limit
-        .map(|limit| vec![(0.0, limit), (n_bins as f64, limit)])
+        .map(|limit| vec![(0.0, limit), (end, limit)])
         .unwrap_or_default();
     let mut lines = vec![
         dataset(
@@ -43,14 +45,9 @@ pub(super) fn draw(frame: &mut Frame, area: Rect, curve: &Curve, limit: Option<u
             paint.line(Color::Red),
         ));
     }
-    let seconds = (curve.bin_ns as f64 / 1e9) * n_bins as f64;
+    let seconds = (curve.bin_ns as f64 / 1e9) * end;
     let chart = Chart::new(lines)
-        .x_axis(axis(
-            n_bins as f64 - 1.0,
-            "0 s".into(),
-            format!("{seconds:.1} s"),
-            paint,
-        ))
+        .x_axis(axis(end, "0 s".into(), format!("{seconds:.1} s"), paint))
         .y_axis(axis(top * 1.05, "0".into(), size(top as u64), paint))
         // The line above the chart is the legend.
         .legend_position(None);

@@ -143,7 +143,7 @@ impl LiveView<'_> {
         let width = usize::from(area.width);
         let mut keys = KEYS.to_vec();
         if self.companion.is_some() {
-            // Keys that do not fit are omitted from the end, except the last.
+            // Not at the end: keys are added in order while they fit, and only the last is always shown.
             keys.insert(keys.len() - 3, ("p", "output"));
         }
         let n_matches = self.state.rows().len();
@@ -364,6 +364,7 @@ t total  o own  a blocks  <> thread  / search  space pause  m all  q quit";
             seen.contains("resident") && seen.contains("30.0 MB"),
             "{seen}"
         );
+        assert!(seen.contains(" 11.0 s"), "the last of 12 bins: {seen}");
     }
 
     #[test]

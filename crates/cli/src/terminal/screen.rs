@@ -3,8 +3,10 @@
 //! The terminal is restored when the view ends, at a signal, and at a panic. At a panic this happens before the message
 //! is printed, so that users can read it. A terminal that is closed ends the view without an error.
 
+use std::fs::File;
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +68,7 @@ pub(crate) fn is_possible() -> bool {
 
 /// Like [`is_possible`], but keys may come from `/dev/tty`, because standard input may be the program's.
 pub(crate) fn is_possible_with_tty() -> bool {
-    let has_keys = io::stdin().is_terminal() || std::fs::File::open("/dev/tty").is_ok();
+    let has_keys = io::stdin().is_terminal() || File::open("/dev/tty").is_ok();
     io::stdout().is_terminal() && has_keys && !is_dumb()
 }
 
@@ -77,8 +79,36 @@ fn is_dumb() -> bool {
 pub(crate) struct Screen {
     /// Never dropped: its destructor prints errors if the terminal is closed, and [`restore`] does its work.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<Stdout>>>,
-    signal: Arc<AtomicUsize>,
+    /// `/dev/tty` if standard input is not a terminal: crossterm reads the keys from the same file.
+    tty: Option<File>,
+    signals: Signals,
+}
+
+/// Stores the last signal that should end the view, as long as this object exists.
+struct Signals {
+    last: Arc<AtomicUsize>,
     registered: Vec<SigId>,
+}
+
+impl Signals {
+    fn register() -> Signals {
+        let last = Arc::new(AtomicUsize::new(0));
+        let registered = [SIGTERM, SIGHUP, SIGINT, SIGQUIT]
+            .into_iter()
+            .filter_map(|number| {
+                flag::register_usize(number, Arc::clone(&last), number as usize).ok()
+            })
+            .collect();
+        Signals { last, registered }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
 }
 
 impl Screen {
@@ -88,13 +118,11 @@ impl Screen {
                 "cannot use the terminal ({error}): use plain text instead"
             ))
         };
-        let signal = Arc::new(AtomicUsize::new(0));
-        let registered = [SIGTERM, SIGHUP, SIGINT, SIGQUIT]
-            .into_iter()
-            .filter_map(|number| {
-                flag::register_usize(number, Arc::clone(&signal), number as usize).ok()
-            })
-            .collect();
+        let tty = match io::stdin().is_terminal() {
+            true => None,
+            false => Some(File::open("/dev/tty").map_err(failed)?),
+        };
+        let signals = Signals::register();
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |panicked| {
             restore();
@@ -106,8 +134,8 @@ impl Screen {
         match entered {
             Ok(terminal) => Ok(Screen {
                 terminal: ManuallyDrop::new(terminal),
-                signal,
-                registered,
+                tty,
+                signals,
             }),
             Err(error) => {
                 restore();
@@ -128,13 +156,14 @@ impl Screen {
     pub(crate) fn wait(&mut self, limit: Duration) -> ViewEvent {
         let until = Instant::now() + limit;
         loop {
-            let number = self.signal.load(Ordering::Relaxed);
+            let number = self.signals.last.load(Ordering::Relaxed);
             if number != 0 {
                 return ViewEvent::Exit(Exit::Signal(number as i32));
             }
             let left = until.saturating_duration_since(Instant::now());
             // Check the terminal first: polling a closed terminal for events would never return.
-            let event = wait_for_input(Duration::ZERO)
+            let event = self
+                .wait_for_input(Duration::ZERO)
                 .and_then(|()| event::poll(Duration::ZERO))
                 .and_then(|is_any| is_any.then(event::read).transpose());
             match event {
@@ -145,27 +174,31 @@ impl Screen {
                 }
                 Ok(None) if left.is_zero() => return ViewEvent::Nothing,
                 // The next iteration handles the event that ended the wait.
-                Ok(None) => drop(wait_for_input(left.min(SIGNAL_INTERVAL))),
+                Ok(None) => drop(self.wait_for_input(left.min(SIGNAL_INTERVAL))),
                 Err(_) => return ViewEvent::Exit(Exit::Signal(SIGHUP)),
             }
         }
     }
-}
 
-/// Waits for keys, a signal, or `limit`. Fails if the terminal is closed.
-fn wait_for_input(limit: Duration) -> io::Result<()> {
-    let stdin = io::stdin();
-    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
-    let limit = Timespec::try_from(limit).map_err(|_| io::ErrorKind::InvalidInput)?;
-    match poll(&mut polled, Some(&limit)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
+    /// Waits for keys, a signal, or `limit`. Fails if the terminal is closed.
+    fn wait_for_input(&self, limit: Duration) -> io::Result<()> {
+        let stdin = io::stdin();
+        let keys: BorrowedFd = match &self.tty {
+            Some(tty) => tty.as_fd(),
+            None => stdin.as_fd(),
+        };
+        let mut polled = [PollFd::new(&keys, PollFlags::IN)];
+        let limit = Timespec::try_from(limit).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut polled, Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        if polled[0].revents().intersects(closed) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(())
     }
-    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    if polled[0].revents().intersects(closed) {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    Ok(())
 }
 
 fn translate(event: &Event) -> Option<ViewEvent> {
@@ -186,9 +219,6 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
         // The panic hook stays: it contains the previous one, and restoring a normal terminal has no effect.
-        for id in self.registered.drain(..) {
-            low_level::unregister(id);
-        }
     }
 }
 
@@ -197,4 +227,19 @@ fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), LeaveAlternateScreen, cursor::Show);
     let _ = io::stdout().flush();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_handlers_are_registered_only_while_their_object_exists() {
+        let signals = Signals::register();
+        let last = Arc::clone(&signals.last);
+        assert_eq!(signals.registered.len(), 4);
+        assert_eq!(Arc::strong_count(&last), 6);
+        drop(signals);
+        assert_eq!(Arc::strong_count(&last), 1, "a handler still has it");
+    }
 }

@@ -61,7 +61,7 @@ struct Guides {
     /// For each node, whether a sibling follows.
     has_next: Vec<bool>,
     depths: Vec<usize>,
-    /// For each depth above the current node, whether its line continues.
+    /// For each depth from the root to the current node, whether its line continues.
     open: Vec<bool>,
 }
 

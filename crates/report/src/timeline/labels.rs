@@ -105,7 +105,9 @@ pub fn note(note: &ChartNote) -> String {
         ChartNote::SeveralHosts { n_hosts, .. } => format!(
             "{n_hosts} hosts are aligned by their clocks; the difference of the clocks is unknown"
         ),
-        ChartNote::SwapAtPeak { bytes } => format!("up to {} more were in swap", chart_size(bytes)),
+        ChartNote::LargestSwap { bytes } => {
+            format!("up to {} more were in swap", chart_size(bytes))
+        }
     }
 }
 

@@ -67,7 +67,7 @@ fn shape(out: &mut String, shape: &Shape) {
             let _ = writeln!(
                 out,
                 "<polyline{} points=\"{}\" fill=\"none\" stroke=\"#{colour:06x}\" stroke-width=\"{width}\" stroke-linejoin=\"round\"{dashes}/>",
-                number(*series),
+                series_attribute(*series),
                 path(points)
             );
         }
@@ -107,14 +107,14 @@ fn shape(out: &mut String, shape: &Shape) {
             let _ = writeln!(
                 out,
                 "<text{} x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#{colour:06x}\"{title}>{}</text>",
-                number(*series),
+                series_attribute(*series),
                 escaped(text)
             );
         }
     }
 }
 
-fn number(series: Option<usize>) -> String {
+fn series_attribute(series: Option<usize>) -> String {
     series.map_or(String::new(), |number| format!(" data-series=\"{number}\""))
 }
 

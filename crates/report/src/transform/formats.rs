@@ -55,8 +55,10 @@ impl Format {
 
     pub fn describe(self) -> &'static str {
         match self {
-            Format::Pprof => "profile for pprof: everything allocated, leaked and at the peak",
-            Format::Speedscope => "flame graphs for speedscope: peak, leaked, allocations",
+            Format::Pprof => "profile for pprof: peak, leaked, allocations, temporary",
+            Format::Speedscope => {
+                "flame graphs for speedscope: peak, leaked, allocations, temporary"
+            }
             Format::Collapsed => "a line for each stack, for flame graph scripts",
             Format::Csv => "a row for each stack, thread and allocator",
             Format::Gprof2dot => "call graph for gprof2dot",

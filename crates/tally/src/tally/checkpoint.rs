@@ -26,8 +26,8 @@ const WITH_JOBS: u8 = 2;
 const WITH_MODES: u8 = 4;
 
 impl Tally {
-    /// Returns all sums so far as bytes, without the results of [`Tally::configure`]. `with_blocks` adds live blocks and
-    /// the last free of each thread, which a tally needs to take further events.
+    /// Returns all sums so far as bytes. Of the results that [`Tally::configure`] adds, only sums of jobs are included.
+    /// `with_blocks` adds live blocks and the last free of each thread, which a tally needs to take further events.
     pub fn to_bytes(&self, with_blocks: bool) -> Vec<u8> {
         let mut out = Encoder::default();
         let jobs = self.jobs.as_ref().filter(|jobs| !jobs.states.is_empty());

@@ -187,7 +187,7 @@ proptest! {
     }
 
     #[test]
-    fn folding_jobs_changes_neither_totals_nor_the_peak(actions in prop::collection::vec(any_action(), 0..200)) {
+    fn sums_of_jobs_change_neither_totals_nor_the_peak(actions in prop::collection::vec(any_action(), 0..200)) {
         let decoded = chunk_of(&actions);
         let mut plain = Tally::new(0);
         plain.apply(&decoded, 0..decoded.ops.len());
@@ -282,7 +282,7 @@ fn sites_are_divided_by_job_name_or_by_chosen_jobs() {
 }
 
 #[test]
-fn memory_of_many_jobs_grows_by_a_small_amount_each() {
+fn tally_keeps_little_memory_for_each_ended_job() {
     let mut tally = tally_of_jobs();
     const N_JOBS: u32 = 20_000;
     for job in 1..=N_JOBS {

@@ -1,4 +1,4 @@
-"""guppy's heapy on Heaptide's engine: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it.
+"""guppy's heapy on Heaptide: ``HEAPTIDE_COMPAT=guppy`` lets ``from guppy import hpy`` find it.
 
 ``Root().guppy.heapy.Use`` has the same operations as the object that ``hpy()`` returns. :mod:`guppy.sets` has guppy's
 sets of numbers and of objects.

@@ -1,4 +1,4 @@
-"""memory_profiler's API on Heaptide's engine: ``from heaptide.compat.memory_profiler import profile``.
+"""memory_profiler's API on Heaptide: ``from heaptide.compat.memory_profiler import profile``.
 
 Code with ``import memory_profiler`` runs unchanged with ``HEAPTIDE_COMPAT=memory_profiler`` in its environment, or
 after :func:`install`, which replaces an installed memory_profiler only with `force`.

@@ -68,7 +68,7 @@ class CodeMap(dict[Any, Any]):
         lines[lineno] = (increment + size - before, max(size, largest), visits + 1)
 
     def items(self) -> Iterator[tuple[str, Iterator[tuple[int, Measure | None]]]]:  # type: ignore[override]
-        """Yield each measured function: its file, and its lines with increment, size and visits, or None."""
+        """Yield each measured function: its file, and for each line its measure, or None if the line did not run."""
         for filename, code, numbers in self._toplevel:
             lines = self[code]
             if lines:

@@ -87,16 +87,20 @@ def _report(profiler: TimeStamper | LineProfiler, output: str | None, precision:
     if os.getpid() != pid:
         return
     try:
-        if output is None:
-            _show(profiler, sys.stdout, precision)
-            sys.stdout.flush()
-        else:
+        if output is not None:
             with open(output, "a", encoding="utf-8", errors="backslashreplace") as stream:
                 _show(profiler, stream, precision)
-    except OSError as error:
-        print_message(
-            f"the report could not be written to {output} ({reason(error)}): check the folder and the space left"
-        )
+        elif sys.stdout is None:  # closed before Python started
+            raise ValueError("it is closed")
+        else:
+            _show(profiler, sys.stdout, precision)
+            sys.stdout.flush()
+    except (OSError, ValueError) as error:  # ValueError: the program has closed standard output
+        target = output or "standard output"
+        remedy = "check the folder and the space left" if output else "name a file with -o"
+        # Without the file name, which the message already contains.
+        cause = (isinstance(error, OSError) and error.strerror) or reason(error)
+        print_message(f"the report could not be written to {target} ({cause}): {remedy}")
 
 
 def _show(profiler: TimeStamper | LineProfiler, stream: TextIO, precision: int) -> None:

@@ -1,4 +1,4 @@
-"""memray's API on Heaptide's engine: ``from heaptide.compat import memray``.
+"""memray's API on Heaptide: ``from heaptide.compat import memray``.
 
 Code with ``import memray`` runs unchanged with ``HEAPTIDE_COMPAT=memray`` in its environment, or after
 :func:`install`. ``python -m memray flamegraph …`` then runs Heaptide's commands with memray's options and file names.

@@ -1,4 +1,4 @@
-"""mprof on Heaptide's engine: ``HEAPTIDE_COMPAT=mprof`` (or ``memory_profiler``) lets ``python -m mprof`` find it.
+"""mprof on Heaptide: ``HEAPTIDE_COMPAT=mprof`` (or ``memory_profiler``) lets ``python -m mprof`` find it.
 
 Commands, options, printed lines and file names are mprof's. The sampler is native, and charts need no matplotlib. Four
 differences are deliberate, because jobs depend on them:

@@ -81,6 +81,8 @@ def _words_of_program(program: list[str], options: argparse.Namespace) -> list[s
     if not is_python and not is_script:
         return program
     interpreter: list[str] = []
+    # The same test as mprof's. Both therefore also take `python_job.py` for an interpreter, and cannot start it;
+    # `./python_job.py` runs.
     if program[0].startswith("python"):
         interpreter, program = program[:1], program[1:]
     else:

@@ -1,4 +1,4 @@
-"""The other forms of the decorator: above a task, on plain functions, short, bare, and on every type of function."""
+"""Other forms of the decorator: above or below `@task`, with a one-line report, bare, and on every type of function."""
 
 import asyncio
 import threading

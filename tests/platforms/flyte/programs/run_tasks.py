@@ -6,6 +6,8 @@ import json
 import os
 import re
 import sys
+import time
+from unittest import mock
 
 python = sys.executable
 
@@ -13,6 +15,15 @@ import tasks
 from flytekit.core.context_manager import FlyteContextManager
 
 N = 1_000_000
+
+
+def within_one_second(*calls):
+    """Call functions while `time.strftime`, which gives captures their names, formats the same moment."""
+    now, strftime = time.localtime(), time.strftime
+    with mock.patch.object(time, "strftime", lambda text, moment=now: strftime(text, moment)):
+        return [call() for call in calls]
+
+
 CASES = {
     "below": lambda: tasks.below(n=N),
     "above": lambda: tasks.above(n=N),
@@ -33,7 +44,8 @@ CASES = {
     "whole": lambda: tasks.whole(),
     "mapped": lambda: tasks.mapped(),
     "mapped_below": lambda: tasks.mapped_below(),
-    "twice": lambda: [tasks.above(n=N), tasks.above(n=N)],
+    "twice": lambda: within_one_second(lambda: tasks.above(n=N), lambda: tasks.above(n=N)),
+    "unprofiled": lambda: tasks.unprofiled(n=N),
 }
 
 folder = FlyteContextManager.current_context().file_access.local_sandbox_dir

@@ -27,6 +27,11 @@ def below(n: int) -> int:
     return grow(n)
 
 
+@task(enable_deck=True)
+def unprofiled(n: int) -> int:
+    return grow(n)
+
+
 @memray_profiling(memray_html_reporter="flamegraph")
 @task
 def above(n: int) -> int:

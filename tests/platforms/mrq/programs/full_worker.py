@@ -1,4 +1,4 @@
-# The recipe of MRQ's page on memory leaks, with Python 3's name of urlparse, and without log.handler, which is missing.
+# The recipe of MRQ's page on memory leaks, with Python 3's name of urlparse, and without log.handler, which MRQ lacks.
 # Be as close to a Worker environment as possible
 import os
 

@@ -110,6 +110,7 @@ pub(super) fn build_id_in(mut notes: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::native::rules::{CallerRule, rule_of};
 
     #[test]
     fn build_id_is_found_after_other_notes() {
@@ -129,9 +130,17 @@ mod tests {
         assert_eq!(build_id_in(&[0xff; 40]), None);
     }
 
-    #[test]
-    fn parts_that_leave_the_readable_segments_are_not_used() {
-        let part = |p_type, p_flags, p_vaddr, p_memsz| libc::Elf64_Phdr {
+    const LIBRARY: LoadedLibrary = LoadedLibrary {
+        start: 0x10000,
+        end: 0x20000,
+        base: 0x10000,
+        name: std::ptr::null(),
+        headers: std::ptr::null(),
+        n_headers: 0,
+    };
+
+    fn part(p_type: u32, p_flags: u32, p_vaddr: u64, p_memsz: u64) -> libc::Elf64_Phdr {
+        libc::Elf64_Phdr {
             p_type,
             p_flags,
             p_vaddr,
@@ -140,15 +149,20 @@ mod tests {
             p_paddr: 0,
             p_filesz: p_memsz,
             p_align: 8,
-        };
-        let library = LoadedLibrary {
-            start: 0x10000,
-            end: 0x20000,
-            base: 0x10000,
-            name: std::ptr::null(),
-            headers: std::ptr::null(),
-            n_headers: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn library_without_an_index_has_no_rules() {
+        let loads = [part(libc::PT_LOAD, libc::PF_R, 0, 0x1000)];
+        let module = Module::described(&LIBRARY, &loads);
+        // SAFETY: without an index, nothing of the library is read.
+        let rule = unsafe { rule_of(&module, LIBRARY.start) };
+        assert_eq!(rule.caller, CallerRule::Unknown);
+    }
+
+    #[test]
+    fn parts_that_leave_the_readable_segments_are_not_used() {
         let loads = [
             part(libc::PT_LOAD, libc::PF_R, 0, 0x1000),
             part(libc::PT_LOAD, 0, 0x1000, 0x7000),
@@ -157,7 +171,7 @@ mod tests {
         let index_of = |p_vaddr, p_memsz| {
             let index = part(libc::PT_GNU_EH_FRAME, libc::PF_R, p_vaddr, p_memsz);
             // An index before the segments is also valid: the order of the parts is free.
-            let module = Module::described(&library, &[index, loads[0], loads[1], loads[2]]);
+            let module = Module::described(&LIBRARY, &[index, loads[0], loads[1], loads[2]]);
             (module.index_at, module.index_end)
         };
         assert_eq!(index_of(0x100, 0x80), (0x10100, 0x10180));

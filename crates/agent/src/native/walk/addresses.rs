@@ -1,4 +1,4 @@
-//! A thread's cache of code addresses: the rule for the step to the caller, the library, and the offset in the
+//! A thread's cache of code addresses: the rule for the step to the caller, the library, and the address in the
 //! library's file. Unloading a library empties it.
 
 use super::NativeStack;
@@ -28,19 +28,24 @@ impl NativeStack {
         self.depth = 0;
     }
 
+    /// # Safety
+    /// A frame of this thread returns to `pc`, unless `after_guess` is set.
     #[inline(always)]
-    pub(super) fn cached(&mut self, pc: usize) -> Cached {
+    pub(super) unsafe fn cached(&mut self, pc: usize) -> Cached {
         let cached = self.cache[slot_of(pc)];
         if cached.pc == pc {
             cached
         } else {
-            self.learn(pc)
+            // SAFETY: passed on from the caller.
+            unsafe { self.learn(pc) }
         }
     }
 
+    /// # Safety
+    /// As for [`NativeStack::cached`].
     #[cold]
     #[inline(never)]
-    fn learn(&mut self, pc: usize) -> Cached {
+    unsafe fn learn(&mut self, pc: usize) -> Cached {
         let _errno = crate::host::sys::KeepErrno::now();
         let mut cached = Cached {
             pc,
@@ -48,9 +53,11 @@ impl NativeStack {
             module: 0,
             offset: 0,
         };
+        // SAFETY: a frame of this thread returns to the address, or no library is unloaded during the call.
+        let mut fill = || unsafe { fill(&mut cached) };
         if !self.after_guess {
-            fill(&mut cached);
-        } else if modules::while_none_unloads(|| fill(&mut cached)).is_none() {
+            fill();
+        } else if modules::while_none_unloads(fill).is_none() {
             cached.pc = 0;
         }
         self.cache[slot_of(pc)] = cached;
@@ -59,9 +66,13 @@ impl NativeStack {
 }
 
 /// Finds the rule, the library and the offset of an address.
-fn fill(cached: &mut Cached) {
+///
+/// # Safety
+/// As for [`modules::owner_of`].
+unsafe fn fill(cached: &mut Cached) {
     let pc = cached.pc;
-    match modules::owner_of(pc) {
+    // SAFETY: passed on from the caller.
+    match unsafe { modules::owner_of(pc) } {
         Owner::Module(module) => {
             // SAFETY: a frame of this thread returns to the library, or `dlclose` waits for `while_none_unloads`. In both
             // cases the library stays loaded.

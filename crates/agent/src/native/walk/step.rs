@@ -84,7 +84,9 @@ impl NativeStack {
         // SAFETY: `is_readable` checked both addresses against the stack's bounds.
         let (ip, caller_bp) = unsafe { (word(bp + 8), word(bp)) };
         self.after_guess = true;
-        if self.cached(ip.wrapping_sub(1)).rule.caller == CallerRule::Unknown {
+        // SAFETY: `after_guess` is set.
+        let cached = unsafe { self.cached(ip.wrapping_sub(1)) };
+        if cached.rule.caller == CallerRule::Unknown {
             return Step::Cut;
         }
         let frame = &mut self.fresh[at];

@@ -232,7 +232,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The object that refers to most of these objects, if that is at least half. Types and modules do not count.
+    /// The object that refers to most of these objects, if that is at least half. Of several that refer to equally many,
+    /// the largest one. Types and modules do not count.
     fn common_referrer(&self, items: &[u32]) -> Option<u32> {
         let mut counts: FxHashMap<u32, usize> = FxHashMap::default();
         for &item in items {
@@ -247,7 +248,10 @@ impl<'a> Search<'a> {
         let most = counts.into_iter().filter(|&(referrer, _)| {
             !self.is_namespace(referrer) && self.heap.dominators().reachable.contains(referrer)
         });
-        let most = most.max_by_key(|&(referrer, count)| (count, std::cmp::Reverse(referrer)));
+        let most = most.max_by_key(|&(referrer, count)| {
+            let bytes = self.heap.bytes(referrer);
+            (count, bytes, std::cmp::Reverse(referrer))
+        });
         most.filter(|&(_, count)| 2 * count >= items.len() && count > 1)
             .map(|(referrer, _)| referrer)
     }

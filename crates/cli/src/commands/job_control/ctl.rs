@@ -344,11 +344,15 @@ fn collect_all(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn list(filter: &ProgramFilter) -> Result<(), Failure> {
     let mut programs = running_processes::list();
+    let nothing = match programs.is_empty() {
+        true => "no program with the control API is running",
+        false => "no running program with the control API matches",
+    };
     programs.retain(|program| filter.wants(program));
     let mut output = Output::standard();
     output.write(|out| {
         if programs.is_empty() {
-            return writeln!(out, "no program with the control API is running");
+            return writeln!(out, "{nothing}");
         }
         programs
             .iter()

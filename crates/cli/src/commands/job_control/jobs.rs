@@ -97,7 +97,7 @@ fn group(text: &str) -> Result<Group, String> {
 
 pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let paths = paths(matches)?;
-    let input = paths.first().filter(|_| matches.contains_id("html"));
+    let input = paths.first().filter(|_| arguments::asks_for_page(matches));
     let destination = Destination::choose(matches, input.copied(), "jobs", "html")?;
     let group = matches.get_one::<Group>("by").cloned().unwrap_or_default();
     let mut runs = job_records::read(&paths, group.label)?;
@@ -122,7 +122,7 @@ fn write(
 ) -> Result<(), Failure> {
     let workers = runs.worker_names();
     let worker = |at: u32| workers[at as usize].clone();
-    let mut output = if matches.contains_id("html") {
+    let mut output = if arguments::asks_for_page(matches) {
         destination.open()?
     } else {
         destination.open_text()?
@@ -133,7 +133,7 @@ fn write(
         style: output.style(),
         worker: &worker,
     };
-    let captures = if matches.contains_id("html") {
+    let captures = if arguments::asks_for_page(matches) {
         job_records::capture_links(runs, destination.folder())
     } else {
         Vec::new()
@@ -148,7 +148,7 @@ fn write(
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::jobs(runs, table))
-        } else if matches.contains_id("html") {
+        } else if arguments::asks_for_page(matches) {
             html::jobs::jobs_page(out, runs, table, title, &captures, &worker)
         } else {
             for note in &incomplete {

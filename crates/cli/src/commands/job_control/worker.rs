@@ -79,7 +79,7 @@ pub(crate) fn arguments() -> Command {
                 .alias("max-jobs"),
         )
         .arg(
-            value("max_memory", "MB", "exit after the current jobs once the process exceeds MB; write a report of the growth")
+            value("max_memory", "N", "exit after the current jobs once the process exceeds N MiB; write a report of the growth")
                 .alias("max-memory")
                 .value_parser(value_parser!(u64)),
         )

@@ -64,7 +64,7 @@ pub(crate) fn arguments() -> Command {
                 .default_value("3")
                 .help("decimals of sizes"),
         )
-        .arg(arguments::output("file for the tables; a program's tables are appended"))
+        .arg(arguments::output("file for the tables, to which a program appends; a page if its name ends in .html"))
         .arg(arguments::html(
             "HTML page with a bar for each line; a program's tables are also printed [default file with --from: \
              heaptide-lines-CAPTURE.html]",
@@ -149,7 +149,11 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
 
 fn plan(matches: &ArgMatches, line: CommandLine) -> Result<LinesPlan, Failure> {
     let (target, args) = line.target()?;
-    let html = arguments::html_file(matches);
+    let mut output = matches.get_one::<PathBuf>("output").cloned();
+    let mut html = arguments::html_file(matches);
+    if html.is_none() && arguments::page_named_by_output(matches).is_some() {
+        html = output.take();
+    }
     if let Some(path) = &html {
         Output::check_file(path, matches.get_flag("force"))?;
     }
@@ -163,7 +167,7 @@ fn plan(matches: &ArgMatches, line: CommandLine) -> Result<LinesPlan, Failure> {
             .map_or("psutil", String::as_str)
             .to_owned(),
         columns: columns.into_iter().flatten().cloned().collect(),
-        output: matches.get_one::<PathBuf>("output").cloned(),
+        output,
         html,
     })
 }
@@ -174,9 +178,15 @@ fn precision(matches: &ArgMatches) -> u8 {
 
 fn from_captures(matches: &ArgMatches, first: &PathBuf) -> Result<(), Failure> {
     Output::check(matches)?;
-    let asks_for_page = matches.contains_id("html");
-    let page = asks_for_page
-        .then(|| arguments::html_file(matches).unwrap_or_else(|| beside(first, "lines", "html")));
+    let as_json = matches.get_flag("json");
+    let named_by_output = arguments::page_named_by_output(matches).filter(|_| !as_json);
+    let page = arguments::html_file(matches)
+        .or(named_by_output.cloned())
+        .or_else(|| {
+            matches
+                .contains_id("html")
+                .then(|| beside(first, "lines", "html"))
+        });
     if let Some(path) = &page {
         Output::check_file(path, matches.get_flag("force"))?;
     }
@@ -207,13 +217,14 @@ fn from_captures(matches: &ArgMatches, first: &PathBuf) -> Result<(), Failure> {
         let mut output = Output::file(path, matches.get_flag("force"))?;
         output.write(|out| html::lines::lines(out, &lines.tables, &options))?;
         output.finish()?;
-        if matches.get_one::<PathBuf>("output").is_none() && !matches.get_flag("json") {
+        let output = matches.get_one::<PathBuf>("output");
+        if !as_json && output.is_none_or(|output| output == path) {
             return Ok(());
         }
     }
     let mut output = Output::open(matches)?;
     output.write(|out| {
-        if matches.get_flag("json") {
+        if as_json {
             json::write(out, &json::lines(&lines))
         } else {
             print(out, &lines, &options)

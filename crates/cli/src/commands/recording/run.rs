@@ -108,13 +108,32 @@ pub(crate) fn run(matches: &ArgMatches, line: CommandLine) -> Result<Outcome, Fa
     }
 }
 
-/// Whether a word is an option of the live view, which is not passed to the child's `heaptide run`.
-fn is_live_option(word: &OsStr) -> bool {
-    let bytes = word.as_bytes();
-    bytes == b"--live"
-        || bytes.starts_with(b"--live-remote")
-        || bytes.starts_with(b"--live-port")
-        || bytes.starts_with(b"-p")
+/// Returns the options without those of the live view, which the child's `heaptide run` refuses.
+fn without_live_options(mut words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--live" => {}
+            b"--live-port" => drop(words.next()),
+            long if long.starts_with(b"--live-remote") || long.starts_with(b"--live-port=") => {}
+            [b'-', letters @ ..] if !letters.starts_with(b"-") => {
+                // `-p`, maybe after other letters, takes the rest of the word or the next word. So does `-o`.
+                let with_value = letters.iter().position(|letter| b"op".contains(letter));
+                let Some(port) = with_value.filter(|&at| letters[at] == b'p') else {
+                    kept.push(word);
+                    continue;
+                };
+                if port + 1 == letters.len() {
+                    words.next();
+                }
+                if port > 0 {
+                    kept.push(OsStr::from_bytes(&word.as_bytes()[..1 + port]).to_owned());
+                }
+            }
+            _ => kept.push(word),
+        }
+    }
+    kept
 }
 
 fn live_plan(
@@ -131,18 +150,10 @@ fn live_plan(
     if line.program.is_empty() {
         return Err(nothing_to_run());
     }
-    let mut options = Vec::new();
-    let mut words = line.own.into_iter().skip_while(|word| word != NAME).skip(1);
-    while let Some(word) = words.next() {
-        if word == "--live-port" || word == "-p" {
-            words.next();
-        } else if !is_live_option(&word) {
-            options.push(word);
-        }
-    }
+    let words = line.own.into_iter().skip_while(|word| word != NAME).skip(1);
     Ok(LivePlan {
         viewer,
-        options,
+        options: without_live_options(words),
         program: line.program,
         output,
         quiet: matches.get_flag("quiet"),
@@ -315,6 +326,18 @@ mod tests {
             let plan = live_plan_of(&format!("run {port} --live-remote job.py"));
             assert_eq!(plan.viewer, LiveViewer::Port(4000));
             assert_eq!(plan.options, words(""));
+        }
+        for (combined, kept) in [
+            ("-qp 4000", "-q"),
+            ("-qfp4000", "-qf"),
+            ("-fp 4000 -q", "-f -q"),
+            ("-p 4000 -qo p.tide", "-qo p.tide"),
+            ("-p 4000 -op.tide", "-op.tide"),
+        ] {
+            let plan = live_plan_of(&format!("run --live-remote {combined} job.py -p 5"));
+            assert_eq!(plan.viewer, LiveViewer::Port(4000), "{combined}");
+            assert_eq!(plan.options, words(kept), "{combined}");
+            assert_eq!(plan.program, words("job.py -p 5"), "{combined}");
         }
         let plan = live_plan_of("run --live-remote=4001 job.py");
         assert_eq!(plan.viewer, LiveViewer::Port(4001));

@@ -93,7 +93,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let [before, after] = sides(matches)?;
     // A page is written beside the later capture; text is printed.
-    let beside = after.first().filter(|_| matches.contains_id("html"));
+    let beside = after.first().filter(|_| arguments::asks_for_page(matches));
     let destination = Destination::choose(matches, beside, "diff", "html")?;
     let request = filters::request(matches);
     let (before, after) = (read(before, &request)?, read(after, &request)?);
@@ -117,7 +117,7 @@ fn write(
     diff: &Diff,
 ) -> Result<(), Failure> {
     let n_rows = n_largest(matches);
-    let mut output = if matches.contains_id("html") {
+    let mut output = if arguments::asks_for_page(matches) {
         destination.open()?
     } else {
         destination.open_text()?
@@ -130,7 +130,7 @@ fn write(
     output.write(|out| {
         if matches.get_flag("json") {
             json::write(out, &json::diff(diff))
-        } else if matches.contains_id("html") {
+        } else if arguments::asks_for_page(matches) {
             page(out, matches, comparison, diff)
         } else {
             text::diff::diff(out, diff, &options)

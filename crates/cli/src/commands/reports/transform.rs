@@ -63,8 +63,8 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
     let format = format_named(name)?;
     let refusal = match format {
-        Format::Json => Some("json contains the leaked memory besides the peak"),
-        Format::Chrome => Some("chrome shows sizes over time, not leaks"),
+        Format::Json => Some("json contains every measure"),
+        Format::Chrome => Some("chrome shows sizes over time, for no measure"),
         _ => None,
     };
     if let Some(reason) = refusal.filter(|_| measure != Measure::Peak) {

@@ -1,6 +1,7 @@
 //! `heaptide launch`: runs a Python program as several ranks, with mpirun or as plain processes, and can record a timeline of
 //! each rank.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
@@ -88,16 +89,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         None => local(n_ranks, &rank),
     };
+    let folder = node::folder().unwrap_or_default();
+    let older = timelines(&folder);
     let endings = run_all(&starts).map_err(|error| {
         message!("{error}");
         Failure::Ended(error.exit_code())
     })?;
-    if is_profiled {
-        let folder = node::folder().unwrap_or_default();
-        // A launcher that fails leaves no timelines.
-        if has_timelines(&folder) {
-            message!("view it with: heaptide plot {}", all_timelines(&folder));
-        }
+    // A launcher that fails leaves no timelines. A rank never overwrites one.
+    if is_profiled && !timelines(&folder).is_subset(&older) {
+        message!("view it with: heaptide plot {}", all_timelines(&folder));
     }
     let codes = endings.iter().map(|ending| match ending {
         Ending::Exit(code) => *code,
@@ -200,14 +200,14 @@ fn run_name() -> OsString {
     })
 }
 
-fn has_timelines(folder: &Path) -> bool {
+/// Returns the timeline files in a folder.
+fn timelines(folder: &Path) -> HashSet<PathBuf> {
     let entries = std::fs::read_dir(Path::new(".").join(folder));
-    let mut files = entries
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path());
-    files.any(|file| file.extension().is_some_and(|ending| ending == "dat"))
+    let files = entries.into_iter().flatten().flatten();
+    files
+        .map(|entry| entry.path())
+        .filter(|file| file.extension().is_some_and(|ending| ending == "dat"))
+        .collect()
 }
 
 /// Returns a shell pattern for all timelines. The star must be outside of quotes.

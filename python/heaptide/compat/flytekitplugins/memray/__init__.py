@@ -1,4 +1,4 @@
-"""Flyte's plugin for memray on Heaptide's engine: ``HEAPTIDE_COMPAT=memray`` lets imports of the plugin find it."""
+"""Flyte's plugin for memray on Heaptide: ``HEAPTIDE_COMPAT=memray`` lets imports of the plugin find it."""
 
 from .profiling import memray_profiling
 

@@ -1,4 +1,4 @@
-"""guppy's sets of numbers. An immutable set may also be the complement of a finite one: ``~immbitset([1])``."""
+"""guppy's sets of numbers. A set may also be the complement of a finite one: ``~immbitset([1])``."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class BitSet:
             self._is_complement = is_complement
             self._bits = set(bits)
 
-    def _new(self, bits: set[int], is_complement: bool) -> Any:
-        return type(self)(bits, is_complement)
+    def _new(self, bits: set[int], is_complement: bool) -> ImmBitSet:
+        # As in guppy, also the operators of a mutable set return an immutable one.
+        return ImmBitSet(bits, is_complement)
 
     def __and__(self, other: BitSet | int) -> Any:
         other = _as_set(other)
@@ -67,12 +68,12 @@ class BitSet:
 
     def __iter__(self) -> Iterator[int]:
         if self._is_complement:
-            raise ValueError("the complement of a finite set has no end")
+            raise TypeError("the complement of a finite set has no end")
         return iter(sorted(self._bits))
 
     def __len__(self) -> int:
         if self._is_complement:
-            raise OverflowError("the complement of a finite set has no length")
+            raise TypeError("the complement of a finite set has no length")
         return len(self._bits)
 
     def __bool__(self) -> bool:
@@ -95,6 +96,10 @@ class BitSet:
     def __gt__(self, other: BitSet) -> bool:
         return other < self
 
+    def mutcopy(self) -> MutBitSet:
+        """Return a copy that can be changed."""
+        return MutBitSet(self)
+
     def __int__(self) -> int:
         number = sum(1 << bit for bit in self._bits)
         return ~number if self._is_complement else number
@@ -111,10 +116,6 @@ class ImmBitSet(BitSet):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash((frozenset(self._bits), self._is_complement))
-
-    def mutcopy(self) -> MutBitSet:
-        """Return a copy that can be changed."""
-        return MutBitSet(self)
 
 
 class MutBitSet(BitSet):
@@ -143,7 +144,16 @@ class MutBitSet(BitSet):
         self.add(bit)
 
     def pop(self, index: int = -1) -> int:
-        """Remove and return the largest number, or the smallest if `index` is 0."""
+        """Remove and return the largest number, or the smallest if `index` is 0.
+
+        As in guppy, a complement has neither of them: ValueError.
+        """
+        if self._is_complement:
+            raise ValueError("pop() needs a finite set, and this one is the complement of a finite set")
+        if not self._bits:
+            raise ValueError("pop() from an empty set")
+        if index not in (0, -1):
+            raise IndexError(f"pop() takes the index 0 or -1, not {index}")
         bit = (min if index == 0 else max)(self._bits)
         self._bits.remove(bit)
         return bit
@@ -163,6 +173,9 @@ class MutBitSet(BitSet):
     def clear(self) -> None:
         """Remove all numbers."""
         self._bits, self._is_complement = set(), False
+
+    def __repr__(self) -> str:
+        return f"MutBitSet(~ImmBitSet({sorted(self._bits)}))" if self._is_complement else super().__repr__()
 
     def _replace(self, other: BitSet) -> MutBitSet:
         self._bits, self._is_complement = set(other._bits), other._is_complement
@@ -185,11 +198,11 @@ immbitset = ImmBitSet
 mutbitset = MutBitSet
 
 
-def immbit(bit: int) -> ImmBitSet:
+def immbit(bit: int) -> Any:
     """Return the set of one number."""
     return ImmBitSet([bit])
 
 
-def immbitrange(start: int, stop: int | None = None, step: int = 1) -> ImmBitSet:
+def immbitrange(start: int, stop: int | None = None, step: int = 1) -> Any:
     """Return the set of the numbers of a range."""
     return ImmBitSet(range(start) if stop is None else range(start, stop, step))

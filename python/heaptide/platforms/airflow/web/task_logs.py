@@ -2,7 +2,8 @@
 
 If a task ran on another host without a shared folder, or as another user, the API server cannot read its record.
 Airflow collects the logs of all hosts, so this module reads the line that Heaptide wrote to the log. Reading a log may
-send a request to another host, so a page reads only a few new logs, and records of ended tries are cached.
+send a request to another host, so a page reads only a few new logs, and records of ended tries are cached. A log that
+cannot be read is tried again later.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MAX_LOGS = 20
 MAX_SECONDS = 5
 # A log may reach its location some time after the end of the task.
 MAX_DELAY = 60
+# Seconds until a log that could not be read is tried again.
+RETRY_AFTER = 600
 ENDED = ("success", "failed", "skipped")
 
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
@@ -35,7 +38,12 @@ _LINE = re.compile(
     r"; capture (?P<capture>.+); \S+$"
 )
 
+# What Airflow's log reader yields instead of a log that it could not get from the worker.
+_NOT_READ = "Could not read served logs"
+
 _cached: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+# When a log could not be read, by the same keys.
+_failed: dict[tuple[str, ...], float] = {}
 
 
 def instances(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[int, Any]:
@@ -56,7 +64,7 @@ def instances(dag_id: str, run_id: str, task_id: str, map_index: int) -> dict[in
 def of_try(dag_id: str, run_id: str, task_id: str, map_index: int, try_number: int) -> list[dict[str, Any]]:
     """Return the records in the log of one try."""
     instance = instances(dag_id, run_id, task_id, map_index).get(try_number)
-    return [] if instance is None else _read(instance)
+    return [] if instance is None else _read(instance) or []
 
 
 def of_dag(dag_id: str, known: set[tuple[str, ...]]) -> list[dict[str, Any]]:
@@ -69,14 +77,20 @@ def of_dag(dag_id: str, known: set[tuple[str, ...]]) -> list[dict[str, Any]]:
         if key[1:] in known or not chosen.selects_task(dag_id, instance.task_id):
             continue
         if key not in _cached:
+            if key in _failed and time.monotonic() - _failed[key] < RETRY_AFTER:
+                continue
             if n_read == MAX_LOGS or time.monotonic() - began > MAX_SECONDS:
                 break
             n_read += 1
             rows = _read(instance)
             if not rows and time.time() - instance.end_date.timestamp() < MAX_DELAY:
                 continue
-            if len(_cached) > 1000:
+            if len(_cached) + len(_failed) > 1000:
                 _cached.clear()
+                _failed.clear()
+            if rows is None:
+                _failed[key] = time.monotonic()
+                continue
             _cached[key] = rows
         found += _cached[key]
     return found
@@ -108,8 +122,8 @@ def _load(query: Any, model: Any) -> list[Any]:
     return found
 
 
-def _read(instance: Any) -> list[dict[str, Any]]:
-    """Return the records in the log of a task instance."""
+def _read(instance: Any) -> list[dict[str, Any]] | None:
+    """Return the records in the log of a task instance, or None if the log cannot be read."""
     if not instance.try_number:
         return []
     try:
@@ -117,11 +131,16 @@ def _read(instance: Any) -> list[dict[str, Any]]:
 
         stream, _ = TaskLogReader().read_log_chunks(instance, instance.try_number, {"download_logs": True})
         key = {name: getattr(instance, name) for name in KEY}
-        found = [from_line(str(getattr(message, "event", "")), key) for message in stream]
+        rows, is_complete = [], True
+        for text in (str(getattr(message, "event", "")) for message in stream):
+            row = from_line(text, key)
+            rows += [] if row is None else [row]
+            is_complete = is_complete and not text.startswith(_NOT_READ)
     except Exception as error:
         log.warning("the log of %s.%s cannot be read: %s", instance.dag_id, instance.task_id, reason(error))
-        return []
-    rows = [row for row in found if row is not None]
+        return None
+    if not rows and not is_complete:
+        return None
     for number, row in enumerate(rows, 1):
         row["id"] = f"log/{number}"
         row["began"] = (instance.start_date.timestamp() if instance.start_date else 0.0) + number
