@@ -226,6 +226,9 @@ def results(report: Path) -> dict[str, list[str]]:
         tags = {child.tag for child in case} & {"failure", "error", "skipped"}
         result = next(iter(sorted(tags)), "ok")
         name = case.get("name", "")
+        if not name:
+            # A test whose subtests failed also appears without a name.
+            continue
         found[name] = ["+".join(sorted([*found.get(name, []), result]))] if name in found else [result]
     return found
 

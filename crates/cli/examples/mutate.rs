@@ -8,7 +8,8 @@
 //! `testkit::mutation` describes, and read by one command. A command may refuse an input. Failures are panics, inputs that
 //! need more memory than `MAX_BYTES`, and inputs that take longer than `MAX_TIME`. The report describes the first
 //! `MAX_DESCRIBED` with their seeds; `mutate 1 --seed SEED`, with the same samples, repeats one. To repeat it also after
-//! the lists of samples and commands have changed, name both as the report does. The exit code is 1 if there was a failure.
+//! the lists of samples and commands have changed, name both as the report does. The exit code is 1 if there was a
+//! failure.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

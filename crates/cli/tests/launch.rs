@@ -2,7 +2,7 @@
 
 use crate::{Folder, error_text};
 
-/// Runs `launch` with a shell script as launcher, in a folder with the timeline of an earlier run. Returns its messages.
+/// Runs `launch` with a shell script as launcher, where a timeline of an earlier run is. Returns its messages.
 fn launch(script: &str) -> String {
     let folder = Folder::new();
     folder.write("older.dat", b"CMDLINE python job.py\n");

@@ -293,9 +293,9 @@ fn tree_shows_leaks_down_to_a_depth_and_above_a_threshold() {
 #[test]
 fn captures_of_different_runs_are_reported() {
     let folder = Folder::new();
-    for (name, session) in [("a.tide", 1), ("b.tide", 2), ("c.tide", 2)] {
+    for (pid, name, session) in [(1, "a.tide", 1), (2, "b.tide", 2), (3, "c.tide", 2)] {
         let mut header = heaptide_testkit::header();
-        header.session[0] = session;
+        (header.pid, header.session[0]) = (pid, session);
         folder.write(
             name,
             &heaptide_testkit::capture_bytes(&header, "alloc a 100 at main; end 10"),

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::time::{Duration, SystemTime};
 
+use heaptide_capture::Header;
+
 use crate::{Folder, error_text};
 
 /// Writes captures, each newer than the one before.
@@ -127,4 +129,24 @@ fn stats_of_leaks_lists_blocks_that_were_not_freed() {
     );
     assert!(!leaks.contains("load"), "{leaks}");
     assert!(text(&folder.heaptide("stats job.tide")).contains("load"));
+}
+
+#[test]
+fn copy_of_a_capture_is_counted_once() {
+    let folder = Folder::new();
+    let header = Header {
+        session: [7; 16],
+        ..heaptide_testkit::header()
+    };
+    let bytes = heaptide_testkit::capture_bytes(&header, "alloc a 4000 at main:3; end 5");
+    for name in ["a.tide", "copy.tide"] {
+        folder.write(name, &bytes);
+    }
+    let one = folder.heaptide("stats a.tide");
+    let both = folder.heaptide("stats a.tide copy.tide");
+    assert_eq!(text(&both), text(&one));
+    assert_eq!(
+        error_text(&both),
+        "heaptide: copy.tide is a copy of a.tide, so its numbers are counted once\n"
+    );
 }

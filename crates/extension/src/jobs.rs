@@ -46,8 +46,8 @@ pub fn context_value(variable: &Bound<'_, PyAny>) -> usize {
     if interpreter::layout().is_none() {
         return 0;
     }
-    // SAFETY: the thread state is the calling thread's own, and `learn_context` was called for several contexts. The map
-    // belongs to the context that the thread has entered.
+    // SAFETY: the thread state is the calling thread's own, and `learn_context` was called for several contexts. The
+    // map belongs to the context that the thread has entered.
     unsafe {
         let map = context::map_to_compare(interpreter::thread_state());
         context::value_of(map, variable.as_ptr() as usize)

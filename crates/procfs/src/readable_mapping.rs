@@ -1,5 +1,5 @@
-//! Finds the readable mapping around an address of this process, and lists all of them. The search does not allocate: hooks
-//! inside `malloc` call it.
+//! Finds the readable mapping around an address of this process, and lists all of them. The search does not allocate:
+//! hooks inside `malloc` call it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -132,8 +132,8 @@ def test_capture_with_a_flipped_bit_loses_only_the_chunk_of_that_bit(
     chance = random.Random(47)
     damaged = tmp_path / "damaged.tide"
     # Any byte, and bytes of every chunk, because most bytes belong to a few large chunks or to empty slots.
-    places = [chance.randrange(header_length(capture), len(content)) for _ in range(8)]
-    for at in places + [chance.randrange(block.start, block.end) for block in finished]:
+    offsets = [chance.randrange(header_length(capture), len(content)) for _ in range(8)]
+    for at in offsets + [chance.randrange(block.start, block.end) for block in finished]:
         damaged.write_bytes(content[:at] + bytes([content[at] ^ (1 << chance.randrange(8))]) + content[at + 1 :])
         result, notes = statistics(damaged)
         found = events(damaged)

@@ -116,7 +116,8 @@ def test_leak_statistics_name_no_line_with_very_little_memory(tmp_path: Path) ->
 def test_summary_names_a_line_that_grows_and_the_command_that_shows_the_leak(tmp_path: Path) -> None:
     write(tmp_path / "job.py", LEAK)
     lines = messages(run(tmp_path, "-o", "job.tide", "job.py"))
-    assert any(line.startswith("memory of handle (job.py:5) grows steadily: from ") for line in lines), lines
+    [line] = [line for line in lines if "job.py:5" in line]
+    assert line.startswith("handle (job.py:5) holds most at the peak: ") and "; grows steadily from " in line
     assert lines[-1].startswith("next: heaptide flamegraph --leaks job.tide")
 
 

@@ -89,8 +89,8 @@ impl InMemory {
 }
 
 impl Functions {
-    /// Finds jemalloc's functions in the file of a library that is loaded at `base`. Reads nothing of the library: it may
-    /// be unloaded, and its file may have been replaced.
+    /// Finds jemalloc's functions in the file of a library that is loaded at `base`. Reads nothing of the library: it
+    /// may be unloaded, and its file may have been replaced.
     pub fn find(file: &ElfFile, base: usize) -> Option<Functions> {
         for mallctl in file.functions_ending(b"mallctl") {
             let prefix = mallctl.name.strip_suffix(b"mallctl").unwrap_or_default();
@@ -134,8 +134,8 @@ impl Jemalloc {
         self.functions
     }
 
-    /// Makes the jemalloc of a library call Heaptide. `None` if the library or its file is another one by now, or if the
-    /// trial fails.
+    /// Makes the jemalloc of a library call Heaptide. `None` if the library or its file is another one by now, or if
+    /// the trial fails.
     pub fn hook(candidate: &Candidate, functions: Functions, mode: HookMode) -> Option<Jemalloc> {
         let library = pin(&candidate.path, candidate.base)?;
         let jemalloc = Jemalloc {
@@ -186,8 +186,8 @@ impl Jemalloc {
             resize: trial_resize,
             extra: null_mut(),
         })?;
-        // SAFETY: the pinned library has jemalloc's functions of these names here, as `hook` has checked, and these are their
-        // types.
+        // SAFETY: the pinned library has jemalloc's functions of these names here, as `hook` has checked, and these
+        // are their types.
         unsafe {
             let mallocx = std::mem::transmute::<usize, Mallocx>(self.functions.mallocx.address);
             let sdallocx = std::mem::transmute::<usize, Sdallocx>(self.functions.sdallocx.address);

@@ -31,7 +31,8 @@ extern "C" fn no_thread_state() -> usize {
     0
 }
 
-/// Returns the calling thread's `PyThreadState`, whether or not it holds the GIL; 0 if it has none or the layout is unknown.
+/// Returns the calling thread's `PyThreadState`, whether or not it holds the GIL; 0 if it has none or the layout is
+/// unknown.
 #[inline(always)]
 pub fn thread_state() -> usize {
     let function = GET_THREAD_STATE.load(Ordering::Relaxed);

@@ -120,8 +120,8 @@ mod tests {
         for (number, &(len, hole)) in lens.iter().enumerate() {
             offset += hole;
             // Bytes that cannot be compressed, so that a block is about as long as its payload.
-            let byte = |i: usize| ((i + number) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
-            let payload: Vec<u8> = (0..len).map(|i| byte(i * i + 1) as u8).collect();
+            let random = |i: usize| ((i * i + number) as u64 * 0x9e37_79b9) >> 24;
+            let payload: Vec<u8> = (1..=len).map(|i| random(i) as u8).collect();
             let chunk = ChunkHead {
                 number: number as u32,
                 ..ChunkHead::default()

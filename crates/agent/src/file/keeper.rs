@@ -114,8 +114,8 @@ fn close_unless_replaced(current: &AtomicPtr<Resident>, resident: *mut Resident)
         .compare_exchange(resident, null_mut(), Ordering::AcqRel, Ordering::Acquire)
         .is_ok()
     {
-        // SAFETY: the caller leaked this box, and the exchange has taken it out. A keeper never uses it: `start` replaces it
-        // before the keeper runs.
+        // SAFETY: the caller leaked this box, and the exchange has taken it out. A keeper never uses it: `start`
+        // replaces it before the keeper runs.
         drop(unsafe { Box::from_raw(resident) });
     }
 }

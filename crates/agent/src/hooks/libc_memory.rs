@@ -256,7 +256,8 @@ pub unsafe extern "C" fn mremap<const MODE: u8>(
     let moves_away = old_length != 0 && flags & libc::MREMAP_DONTUNMAP == 0;
     let released =
         moves_away && record_range_release::<MODE>(old as usize, old_length, Release::Resize);
-    // SAFETY: this is the function's hook. The program called it with these arguments, and the call passes them on unchanged.
+    // SAFETY: this is the function's hook. The program called it with these arguments, and the call passes them on
+    // unchanged.
     let new = unsafe { real::mremap.get()(old, old_length, new_length, flags, target) };
     if new == libc::MAP_FAILED {
         if released {

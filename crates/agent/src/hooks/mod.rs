@@ -147,8 +147,8 @@ impl<F: Copy> Real<F> {
     pub unsafe fn get(&self) -> F {
         const { assert!(size_of::<F>() == size_of::<usize>()) };
         let address = self.address.load(Ordering::Relaxed);
-        // SAFETY: `prepare` has stored the function's address here, as the caller promises. `F` is the type that [`hooks`]
-        // declares for that function, and an address has the size and the bits of a function pointer.
+        // SAFETY: `prepare` has stored the function's address here, as the caller promises. `F` is the type that
+        // [`hooks`] declares for that function, and an address has the size and the bits of a function pointer.
         unsafe { std::mem::transmute_copy(&address) }
     }
 

@@ -165,9 +165,10 @@ fn is_same(one: &MemAllocator, other: &MemAllocator) -> bool {
 
 /// The level for hooks that replace `present`; `None` if there is none.
 ///
-/// A thread may still be in a hook of a free level: a hook of the raw domain runs without the GIL, also while it is removed.
-/// It reads the original, so the level must have the same one already, or none because its hooks were never installed.
-/// Hooks of the other domains run with the GIL, so no thread is in them, and their levels can get another original.
+/// A thread may still be in a hook of a free level: a hook of the raw domain runs without the GIL, also while it is
+/// removed. It reads the original, so the level must have the same one already, or none because its hooks were never
+/// installed. Hooks of the other domains run with the GIL, so no thread is in them, and their levels can get another
+/// original.
 ///
 /// # Safety
 /// The calling thread holds the GIL.

@@ -1,9 +1,9 @@
 //! The rest of a job: the memory that it allocated and did not free, by allocation site and by type.
 //!
-//! The types come from the content of the blocks. A block in the table may have been freed without an event, for example
-//! because `tracemalloc.stop()` has restored the allocators from before the hooks. So no block is read that is not in
-//! readable memory. If the memory of a freed block is still mapped, it contains another object or none: the count of
-//! references of a freed object is 0, or the allocator has overwritten it.
+//! The types come from the content of the blocks. A block in the table may have been freed without an event, for
+//! example because `tracemalloc.stop()` has restored the allocators from before the hooks. So no block is read that
+//! is not in readable memory. If the memory of a freed block is still mapped, it contains another object or none: the
+//! count of references of a freed object is 0, or the allocator has overwritten it.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -172,9 +172,9 @@ impl Accounts {
             sum.bytes += size as u64;
             sum.n_objects += 1;
             for at in (address..address + block.size.min(MAX_SEARCHED) / 8 * 8).step_by(8) {
-                // SAFETY: the words are readable, as was checked before the search for the object, and aligned, because an
-                // object's block starts at a multiple of 8. Volatile, because some may never have been written, and a
-                // thread without the GIL may write others meanwhile.
+                // SAFETY: the words are readable, as was checked before the search for the object, and aligned,
+                // because an object's block starts at a multiple of 8. Volatile, because some may never have been
+                // written, and a thread without the GIL may write others meanwhile.
                 let pointer = unsafe { (at as *const usize).read_volatile() };
                 sum.bytes += owned.remove(&pointer).unwrap_or(0) as u64;
             }
@@ -229,6 +229,7 @@ impl Accounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpython::tables;
     use crate::jobs::accounts::Block;
     use heaptide_capture::Allocator;
 
@@ -246,7 +247,7 @@ mod tests {
             };
             accounts.allocated(address, block);
         }
-        let types = Types::new(&[], (3, 12));
+        let types = Types::new(&[], tables::v3_12::LAYOUT.version);
         // SAFETY: the test has the only accounts, and nothing of Python.
         let rest = unsafe { accounts.rest(JobSelection::Job(job), &types, 1, None) };
         assert_eq!((rest.kept_bytes, rest.n_kept), (128, 2));

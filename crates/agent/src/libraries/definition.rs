@@ -16,8 +16,8 @@ pub fn definition(name: &CStr) -> usize {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the linker passes valid information, and `data` is the list below.
         let (info, loaded) = unsafe { (&*info, &mut *data.cast::<Vec<Loaded>>()) };
-        // SAFETY: the linker holds its lock during the callback, so the library and its name, a C string, stay. The name is
-        // copied, because another thread may unload the library after the callback.
+        // SAFETY: the linker holds its lock during the callback, so the library and its name, a C string, stay. The
+        // name is copied, because another thread may unload the library after the callback.
         let (name, (start, end)) = unsafe {
             let name = CStr::from_ptr(info.dlpi_name).to_owned();
             (name, Library::bounds(info))

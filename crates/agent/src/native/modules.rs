@@ -61,8 +61,8 @@ pub fn while_none_unloads<T>(read: impl FnOnce() -> T) -> Option<T> {
     result
 }
 
-/// Calls `unload`, the real `dlclose`, once no thread reads a library by a guessed address. Calls that do not come through
-/// an import slot are not seen, such as those of the C library for its own modules.
+/// Calls `unload`, the real `dlclose`, once no thread reads a library by a guessed address. Calls that do not come
+/// through an import slot are not seen, such as those of the C library for its own modules.
 pub fn unload<T>(unload: impl FnOnce() -> T) -> T {
     // A reading thread waits for nothing and finishes within microseconds once it runs. The sleeps let threads of lower
     // priority run, which yields do not. The wait is bounded, because the count may be wrong in a child that was forked

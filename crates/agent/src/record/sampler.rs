@@ -12,7 +12,9 @@
 //! Runs on: any thread. Allocates: one mapping at the start. Locks: never. During fork/exit: the child's table is a copy.
 
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering,
+};
 
 use crate::host::{own_memory, sys};
 use crate::record::{clock, releases};
@@ -56,9 +58,9 @@ impl Table {
         self.mask.store(n_entries / WAYS - 1, Ordering::Release);
     }
 
-    /// A mask, and the memory of the table of that mask or of a later one, which is larger: the mask is read first. In the
-    /// opposite order, a thread could combine the mask of a later table with an earlier one, and leave its memory. A test
-    /// replaces the table in `between`.
+    /// A mask, and the memory of the table of that mask or of a later one, which is larger: the mask is read first.
+    /// In the opposite order, a thread could combine the mask of a later table with an earlier one, and leave its
+    /// memory. A test replaces the table in `between`.
     #[inline(always)]
     fn mask_and_memory(&self, between: impl FnOnce()) -> (usize, *mut AtomicUsize) {
         let mask = self.mask.load(Ordering::Acquire);
@@ -68,12 +70,16 @@ impl Table {
 }
 
 /// One thread's countdown. Zero bytes are a valid start: the first allocation draws a distance.
+///
+/// Only its thread uses it, except that the end of a session resets it ([`Sampler::forget`]), and a thread in an old
+/// hook may use it at the same time. If such a thread undoes a part of the reset, its first sample in the next
+/// session may come late.
 #[repr(C)]
 pub struct Sampler {
-    bytes_left: i64,
-    random: u64,
+    bytes_left: AtomicI64,
+    random: AtomicU64,
     /// The sampling distance that the thread has adopted. 0 before it joined a session: then it takes the wanted one.
-    mean: u64,
+    mean: AtomicU64,
 }
 
 /// The sampling distance of a thread that records every event.
@@ -83,86 +89,99 @@ const TAKE_ALL: i64 = i64::MIN / 2;
 
 impl Sampler {
     /// Adopts a sampling distance; 0 records every event.
-    pub fn set_mean(&mut self, mean: u64) {
+    pub fn set_mean(&self, mean: u64) {
         if mean == 0 {
-            (self.bytes_left, self.mean) = (TAKE_ALL, EXACT_MEAN);
-        } else if self.mean != mean {
-            self.mean = mean;
-            if self.random == 0 {
+            self.bytes_left.store(TAKE_ALL, Ordering::Relaxed);
+            self.mean.store(EXACT_MEAN, Ordering::Relaxed);
+        } else if self.mean() != mean {
+            self.mean.store(mean, Ordering::Relaxed);
+            if self.random.load(Ordering::Relaxed) == 0 {
                 self.seed();
             }
-            self.bytes_left = self.distance();
+            self.bytes_left.store(self.distance(), Ordering::Relaxed);
         }
+    }
+
+    #[inline(always)]
+    fn mean(&self) -> u64 {
+        self.mean.load(Ordering::Relaxed)
     }
 
     /// Whether the thread has adopted a mode that records every event.
     #[inline(always)]
     pub fn is_exact(&self) -> bool {
-        self.mean == EXACT_MEAN
+        self.mean() == EXACT_MEAN
     }
 
     /// Whether the thread has adopted a sampled mode.
     #[inline(always)]
     pub fn is_sampling(&self) -> bool {
-        self.mean != 0 && self.mean != EXACT_MEAN
+        !matches!(self.mean(), 0 | EXACT_MEAN)
     }
 
-    fn seed(&mut self) {
-        self.random = clock::ticks() ^ (std::ptr::from_mut(self) as u64).rotate_left(32) | 1;
+    fn seed(&self) {
+        let seed = clock::ticks() ^ (std::ptr::from_ref(self) as u64).rotate_left(32) | 1;
+        self.random.store(seed, Ordering::Relaxed);
     }
 
     /// Whether the allocation of `size` bytes is sampled.
     #[inline(always)]
-    pub fn takes(&mut self, size: usize) -> bool {
-        self.bytes_left -= size as i64;
-        self.bytes_left < 0 && self.draw(size)
+    pub fn takes(&self, size: usize) -> bool {
+        let left = self.bytes_left.load(Ordering::Relaxed);
+        let left = left.wrapping_sub(size as i64);
+        self.bytes_left.store(left, Ordering::Relaxed);
+        left < 0 && self.draw(size)
     }
 
     /// Samples this allocation, in which the countdown reached zero, and draws the distance to the next one. The first
     /// allocation of a thread only starts the countdown, so it is not always sampled.
     #[cold]
     #[inline(never)]
-    fn draw(&mut self, size: usize) -> bool {
-        if self.mean == 0 {
-            self.mean = match MEAN_BYTES.load(Ordering::Relaxed) {
+    fn draw(&self, size: usize) -> bool {
+        if self.mean() == 0 {
+            let mean = match MEAN_BYTES.load(Ordering::Relaxed) {
                 0 => EXACT_MEAN,
                 mean => mean,
             };
+            self.mean.store(mean, Ordering::Relaxed);
         }
         if self.is_exact() {
-            self.bytes_left = TAKE_ALL;
+            self.bytes_left.store(TAKE_ALL, Ordering::Relaxed);
             return true;
         }
-        let first = self.random == 0;
+        let first = self.random.load(Ordering::Relaxed) == 0;
         if first {
             self.seed();
-            self.bytes_left = self.distance() - size as i64;
-            if self.bytes_left >= 0 {
+            let left = self.distance().wrapping_sub(size as i64);
+            self.bytes_left.store(left, Ordering::Relaxed);
+            if left >= 0 {
                 return false;
             }
         }
         // Several samples may fall into one large block, which is recorded once. A Poisson process is memoryless, so the next
         // distance may start at the block's end.
-        self.bytes_left = self.distance();
+        self.bytes_left.store(self.distance(), Ordering::Relaxed);
         true
     }
 
     /// Restarts the countdown: the next allocation draws a distance.
-    pub fn forget(&mut self) {
-        (self.bytes_left, self.random, self.mean) = (0, 0, 0);
+    pub fn forget(&self) {
+        self.bytes_left.store(0, Ordering::Relaxed);
+        self.random.store(0, Ordering::Relaxed);
+        self.mean.store(0, Ordering::Relaxed);
     }
 
     /// An exponentially distributed number of bytes.
-    fn distance(&mut self) -> i64 {
+    fn distance(&self) -> i64 {
         // xorshift64*: good enough for choosing samples, with one word of state.
-        let mut x = self.random;
+        let mut x = self.random.load(Ordering::Relaxed);
         x ^= x >> 12;
         x ^= x << 25;
         x ^= x >> 27;
-        self.random = x;
+        self.random.store(x, Ordering::Relaxed);
         let uniform =
             ((x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-        (-uniform.ln() * self.mean as f64) as i64
+        (-uniform.ln() * self.mean() as f64) as i64
     }
 }
 
@@ -342,10 +361,10 @@ mod tests {
     #[test]
     fn samples_have_the_expected_frequency_and_blocks_are_followed_until_they_are_freed() {
         assert!(prepare(10_000));
-        let mut sampler = Sampler {
-            bytes_left: 0,
-            random: 0,
-            mean: 0,
+        let sampler = Sampler {
+            bytes_left: AtomicI64::new(0),
+            random: AtomicU64::new(0),
+            mean: AtomicU64::new(0),
         };
         let n_taken = (0..1_000_000).filter(|_| sampler.takes(100)).count();
         // 10 000 expected; four standard deviations are 400.

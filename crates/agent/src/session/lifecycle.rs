@@ -223,8 +223,9 @@ pub unsafe fn stop() -> Option<Stopped> {
     }
     if all_quiet {
         threads::for_each_state(|state| {
-            // SAFETY: no thread records, and the order word is 0, so none uses the fields for recording again. A thread
-            // with traced jobs may still use the field `jobs`, so this code makes no reference to the whole state.
+            // SAFETY: no thread records, and the order word is 0, so none uses the fields for recording again, except
+            // `sampler`, which is atomic: a hook for sampled sessions uses it before it reads that word. A thread with
+            // traced jobs may still use the field `jobs`, so this code makes no reference to the whole state.
             unsafe {
                 // The next session may sample at another rate, for which a distance drawn in this one would be wrong.
                 (*state).sampler.forget();

@@ -58,12 +58,41 @@ pub(crate) fn open_all<'a>(
 ) -> Result<Vec<Capture>, Failure> {
     let mut seen = HashSet::new();
     let paths = folders::captures(paths)?;
-    paths
+    let captures = paths
         .iter()
         // A file that is named twice is opened once.
         .filter(|path| path.canonicalize().map_or(true, |real| seen.insert(real)))
         .map(|path| open_one(path))
-        .collect()
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(without_copies(captures))
+}
+
+/// Removes captures that are copies of others: their numbers would count twice. Of two copies, the one with more chunks
+/// stays, because the other one was probably made during the recording.
+fn without_copies(captures: Vec<Capture>) -> Vec<Capture> {
+    let mut kept: Vec<Capture> = Vec::with_capacity(captures.len());
+    for mut capture in captures {
+        match kept.iter_mut().find(|it| is_copy(it, &capture)) {
+            Some(other) => {
+                if other.chunks.len() < capture.chunks.len() {
+                    std::mem::swap(other, &mut capture);
+                }
+                message!(
+                    "{} is a copy of {}, so its numbers are counted once",
+                    capture.path.display(),
+                    other.path.display()
+                );
+            }
+            None => kept.push(capture),
+        }
+    }
+    kept
+}
+
+fn is_copy(one: &Capture, other: &Capture) -> bool {
+    let (one, other) = (&one.header, &other.header);
+    // Files of other profilers have no identifier.
+    one.session != [0; 16] && one == other
 }
 
 /// Opens a capture of Heaptide or of memray.

@@ -62,12 +62,10 @@ pub fn run_summary(path: &Path, folder: &Path) -> Vec<String> {
         let stats = stats(&session, 1);
         lines.extend(notes::incomplete(&stats.quality));
         lines.push(peak(&stats, is_sampled));
-        let responsible = responsible(&stats, still_alive(&session, MIN_ALIVE_SHARE));
-        lines.extend(responsible.iter().map(finding_line));
-        if responsible
-            .iter()
-            .any(|finding| finding.measure == Some(Measure::Leaked))
-        {
+        let alive = still_alive(&session, MIN_ALIVE_SHARE);
+        let (responsible, has_leaks) = responsible(&stats, alive);
+        lines.extend(responsible);
+        if has_leaks {
             next = "heaptide flamegraph --leaks";
         }
         lines.extend(notes::arenas_of(&stats.quality, Measure::Peak));
@@ -139,37 +137,39 @@ fn peak(stats: &Stats, is_sampled: bool) -> String {
     }
 }
 
-/// The findings that name the responsible lines: the line that holds most at the peak, the line that grows fastest, and
-/// the line that holds most at the end. A line appears once; if it is both of the first two, with the evidence of both.
-fn responsible(stats: &Stats, alive: Option<Finding>) -> Vec<Finding> {
-    // Later sentences of the evidence only explain the first ones. For a line at the peak, the second sentence has the
-    // bytes that were not freed.
-    let named = |name: &str, n_sentences: usize| {
-        let mut found = stats.findings.iter().find(|it| it.name == name)?.clone();
-        found.evidence.truncate(n_sentences);
-        Some(found)
-    };
+/// Returns a line of text for each responsible line of code: the one that holds most at the peak, the one that grows
+/// fastest, and the one that holds most at the end. Also returns whether memory of one of them was not freed.
+fn responsible(stats: &Stats, alive: Option<Finding>) -> (Vec<String>, bool) {
+    let named = |name: &str| stats.findings.iter().find(|finding| finding.name == name);
     let is_same_line = |one: &Finding, other: &Finding| {
         (&one.location, &one.user) == (&other.location, &other.user)
     };
-    let mut largest = named("holds_most", 2);
-    let mut grows = named("grows", 1);
-    if let Some(grows) = &mut grows {
-        let same = largest.take_if(|largest| is_same_line(largest, grows));
-        grows
-            .evidence
-            .extend(same.into_iter().flat_map(|same| same.evidence));
+    let (largest, grows) = (named("holds_most"), named("grows"));
+    let alive = alive.filter(|alive| {
+        let mut known = [largest, grows].into_iter().flatten();
+        !known.any(|known| is_same_line(known, alive))
+    });
+    // The second sentence about the largest line has the bytes that were not freed.
+    let mut lines: Vec<String> = largest.iter().map(|it| finding_line(it, 2)).collect();
+    match (largest, grows) {
+        (Some(largest), Some(grows)) if is_same_line(largest, grows) => {
+            lines[0] += &format!("; grows steadily {}", evidence(grows, 1));
+        }
+        _ => lines.extend(grows.map(|grows| finding_line(grows, 1))),
     }
-    let mut found: Vec<Finding> = [largest, grows].into_iter().flatten().collect();
-    let alive = alive.filter(|alive| !found.iter().any(|one| is_same_line(one, alive)));
-    found.extend(alive);
-    found
+    lines.extend(alive.iter().map(|alive| finding_line(alive, 1)));
+    (lines, grows.is_some() || alive.is_some())
 }
 
-/// A finding in one line.
-fn finding_line(finding: &Finding) -> String {
-    let evidence: Vec<String> = finding.evidence.iter().map(sentence).collect();
-    format!("{}: {}", sentence(&finding.headline), evidence.join("; "))
+/// A finding in one line, with its first sentences. The first has the numbers.
+fn finding_line(finding: &Finding, n_sentences: usize) -> String {
+    let headline = sentence(&finding.headline);
+    format!("{headline}: {}", evidence(finding, n_sentences))
+}
+
+fn evidence(finding: &Finding, n_sentences: usize) -> String {
+    let sentences = finding.evidence.iter().take(n_sentences).map(sentence);
+    sentences.collect::<Vec<String>>().join("; ")
 }
 
 fn recorded_children(
@@ -203,13 +203,13 @@ mod tests {
 
     /// The lines about findings in the summary of a capture.
     fn findings_of(name: &str, script: &str) -> Vec<String> {
-        let folder = std::env::temp_dir().join(format!("heaptide-summary-{}", std::process::id()));
+        let folder = format!("heaptide-summary-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         let path = folder.join(name);
         std::fs::write(&path, capture_bytes(&header(), script)).expect("a capture");
         let mut lines = run_summary(&path, &folder);
-        let _ = std::fs::remove_file(&path);
-        let _ = std::fs::remove_dir(&folder);
+        let _ = std::fs::remove_dir_all(&folder);
         assert!(lines[0].starts_with("peak memory: "), "{lines:?}");
         assert!(
             lines[lines.len() - 2].starts_with("recorded into "),
@@ -229,21 +229,15 @@ mod tests {
     }
 
     #[test]
-    fn line_that_holds_most_and_grows_appears_once_with_both_numbers() {
+    fn line_that_holds_most_and_grows_appears_once_with_the_numbers_of_both() {
         let lines = findings_of("one.tide", &growing_beside(10));
         let [line] = &lines[..] else {
             panic!("{lines:?}")
         };
-        assert!(
-            line.starts_with("memory of remember (job.py:5) grows steadily: from "),
-            "{line}"
-        );
-        assert!(
-            line.ends_with(
-                " per second; 200 kB in 200 blocks, 100% of the heap at the peak; 200 kB were still alive at the end"
-            ),
-            "{line}"
-        );
+        let start = "remember (job.py:5) holds most at the peak: 200 kB in 200 blocks, 100% of the heap at the peak; \
+                     200 kB were still alive at the end; grows steadily from ";
+        assert!(line.starts_with(start), "{line}");
+        assert!(line.ends_with(": about 100 kB per second"), "{line}");
     }
 
     #[test]
