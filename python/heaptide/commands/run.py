@@ -131,9 +131,15 @@ def _explain_missing_module() -> None:
 
 @untraced
 def _restore_endings() -> None:
-    """Register the endings again if the program removed all exit handlers."""
+    """Register the endings again if the program removed all exit handlers, and let Python instrument these frames.
+
+    A trace function that the program set has instrumented only the frames that it could see. Python 3.15 crashes if an
+    exception then passes through another frame, such as the SystemExit of this command.
+    """
     for ending in ending_of_process:
         ending.register_again()
+    if sys.version_info >= (3, 15):
+        sys.monitoring.restart_events()
 
 
 def _start_recording(plan: Plan) -> int:

@@ -259,6 +259,14 @@ def test_trace_function_that_raises_at_exit_changes_no_exit_code(tmp_path: Path,
     assert list(tmp_path.glob("*.tide"))
 
 
+def test_profile_function_set_at_exit_is_called_for_exit_handlers(tmp_path: Path) -> None:
+    program = LEAVES_TRACE_FUNCTION.replace("settrace", "setprofile").replace("FAILURE", "pass").replace("LAST", "")
+    (tmp_path / "program.py").write_text(textwrap.dedent(program))
+    done = heaptide("run", "-q", "-o", tmp_path / "x.tide", tmp_path / "program.py")
+    assert "at_exit call\n" in done.stdout
+    assert done.stderr == ""
+
+
 def test_coverage_is_the_same_while_recorded(tmp_path: Path) -> None:
     pytest.importorskip("coverage")
     (tmp_path / "covered.py").write_text(
