@@ -215,6 +215,7 @@ def test_sample_of_64_children_takes_at_most_a_hundredth_of_the_interval(compss:
             costs.append((cpu_seconds(sampler.pid) - before) / (len(sizes_in(profile)) - n_before))
         sampler.stdin.close()
     assert sampler.returncode == 0
-    assert profile.read_text().count("CHLD") >= 64 * 80
+    # The first and the last of the 80 samples may begin before or end after this program counts them.
+    assert profile.read_text().count("CHLD") >= 64 * 78
     # COMPSs' command line samples every 0.1 s.
     assert statistics.median(costs) <= 0.1 / 100, costs
