@@ -3,7 +3,7 @@
 use super::column::Column;
 
 /// Slots of a new index; always a power of two.
-const FIRST: usize = 1 << 12;
+const FIRST: usize = 1 << 14;
 
 pub struct Index {
     /// Number plus one; 0 marks a free slot.

@@ -9,7 +9,6 @@ use super::Proof;
 use super::arena::ArenaScope;
 use super::column::Column;
 use super::garbage::{GARBAGE_SHARE, Marker};
-use super::index::Index;
 use super::known::Known;
 use super::proof;
 use super::reader::{Reader, word_at};
@@ -18,6 +17,9 @@ use crate::cpython::heap_layout::{HeapLayout, collection_untracks_dicts};
 use crate::cpython::interpreter;
 use crate::cpython::offsets::TypeField;
 use crate::cpython::references::{Object, Type};
+
+/// Slots of a new index of types; always a power of two.
+const FIRST_SLOTS: usize = 1 << 12;
 
 /// Types by address, and the number of their tracked objects, in the order of their first objects.
 pub type Counts = Vec<(usize, u64)>;
@@ -29,13 +31,12 @@ pub type Counts = Vec<(usize, u64)>;
 pub unsafe fn count_all() -> Option<Counts> {
     // SAFETY: passed on from the caller; nothing below runs Python code.
     let reader = unsafe { reader()? };
-    let mut counter = Counter::new()?;
+    let mut counter = Counter::new();
     roots::read_tracked(&reader, |object| {
         counter.add(reader.type_of(object));
         true
     })
-    .then_some(counter)?
-    .into_counts()
+    .then_some(counter.counts)
 }
 
 /// Counts all tracked objects except tuples that contain nothing tracked: a collection stops tracking these. So no
@@ -47,7 +48,7 @@ pub unsafe fn count_all() -> Option<Counts> {
 pub unsafe fn count_at_most() -> Option<Counts> {
     // SAFETY: passed on from the caller; nothing below runs Python code.
     let reader = unsafe { reader()? };
-    let mut counter = Counter::new()?;
+    let mut counter = Counter::new();
     roots::read_tracked(&reader, |object| {
         let type_ = reader.type_of(object);
         // SAFETY: the second part is evaluated only for tuples.
@@ -58,8 +59,7 @@ pub unsafe fn count_at_most() -> Option<Counts> {
         }
         true
     })
-    .then_some(counter)?
-    .into_counts()
+    .then_some(counter.counts)
 }
 
 /// Counts the tracked objects that a collection would leave. Returns `None` if only a collection can determine them, or if
@@ -77,7 +77,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
     marker
         .mark_roots(proof::locals(&reader, token).is_some())
         .ok()?;
-    let mut counter = Counter::new()?;
+    let mut counter = Counter::new();
     let mut rest: Column<Object> = Column::new();
     // Only objects in the collector's lists: some tuples from the start of the interpreter seem to be tracked but are in no
     // list.
@@ -98,7 +98,7 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
             .push_if(*object, marker.is_plain(*object))
             .then_some(())?;
     }
-    let n_tracked = counter.total();
+    let n_tracked: u64 = counter.counts.iter().map(|(_, count)| count).sum();
     let garbage = rest.iter().filter(|object| !marker.is_marked(**object));
     let mut n_garbage = 0;
     for object in garbage {
@@ -115,7 +115,8 @@ pub unsafe fn count_live(proof: Proof) -> Option<Counts> {
     for object in untracked_by_collection(&reader, &plain)? {
         counter.remove(reader.type_of(object));
     }
-    counter.into_counts()
+    counter.counts.retain(|(_, count)| *count > 0);
+    Some(counter.counts)
 }
 
 /// # Safety
@@ -129,58 +130,67 @@ unsafe fn reader() -> Option<Reader> {
     (reader.basic_size(reader.known.type_type) == heap.heap_type_size).then_some(reader)
 }
 
-/// Counts objects by type.
+/// Counts objects by type. In ordinary memory: a mapping would take longer than the count of a small heap.
 struct Counter {
-    /// The types, in the order of their first objects.
-    addresses: Column<u64>,
-    index: Index,
-    counts: Column<u64>,
-    /// Whether memory was missing.
-    failed: bool,
+    counts: Counts,
+    /// A hash index of `counts`: the position plus one; 0 marks a free slot.
+    slots: Vec<u32>,
 }
 
 impl Counter {
-    fn new() -> Option<Counter> {
-        Some(Counter {
-            addresses: Column::new(),
-            index: Index::new()?,
-            counts: Column::new(),
-            failed: false,
-        })
+    fn new() -> Counter {
+        Counter {
+            counts: Vec::new(),
+            slots: vec![0; FIRST_SLOTS],
+        }
+    }
+
+    /// Returns the slot of the type at an address, or the free slot for it.
+    #[inline(always)]
+    fn slot(&self, address: usize) -> usize {
+        let mask = self.slots.len() - 1;
+        let hash = (address as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (hash >> (64 - self.slots.len().trailing_zeros())) as usize;
+        loop {
+            let number = self.slots[at] as usize;
+            if number == 0 || self.counts[number - 1].0 == address {
+                return at;
+            }
+            at = (at + 1) & mask;
+        }
     }
 
     #[inline(always)]
     fn add(&mut self, type_: Type) {
-        let address = type_.address() as u64;
-        let position = self.index.find(&self.addresses, address);
-        match position.and_then(|position| self.counts.get_mut(position as usize)) {
-            Some(count) => *count += 1,
-            None => self.add_first(address),
+        let at = self.slot(type_.address());
+        match self.slots[at] as usize {
+            0 => self.add_first(at, type_.address()),
+            number => self.counts[number - 1].1 += 1,
         }
     }
 
     #[cold]
-    fn add_first(&mut self, address: u64) {
-        let added = self.index.find_or_add(&self.addresses, address);
-        self.failed |= added.is_none() || !self.addresses.push(address) || !self.counts.push(1);
-    }
-
-    fn remove(&mut self, type_: Type) {
-        let position = self.index.find(&self.addresses, type_.address() as u64);
-        if let Some(count) = position.and_then(|position| self.counts.get_mut(position as usize)) {
-            *count = count.saturating_sub(1);
+    fn add_first(&mut self, at: usize, address: usize) {
+        self.counts.push((address, 1));
+        self.slots[at] = self.counts.len() as u32;
+        if self.counts.len() * 4 >= self.slots.len() * 3 {
+            self.grow();
         }
     }
 
-    fn total(&self) -> u64 {
-        self.counts.iter().sum()
+    fn grow(&mut self) {
+        self.slots = vec![0; self.slots.len() * 2];
+        for number in 0..self.counts.len() {
+            let at = self.slot(self.counts[number].0);
+            self.slots[at] = number as u32 + 1;
+        }
     }
 
-    /// Returns the types that have objects; `None` if memory was missing.
-    fn into_counts(self) -> Option<Counts> {
-        let types = self.addresses.iter().map(|address| *address as usize);
-        let all = types.zip(self.counts.iter().copied());
-        (!self.failed).then(|| all.filter(|(_, count)| *count > 0).collect())
+    fn remove(&mut self, type_: Type) {
+        if let number @ 1.. = self.slots[self.slot(type_.address())] as usize {
+            let count = &mut self.counts[number - 1].1;
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
