@@ -41,7 +41,7 @@ export const SHOP = {
   objects: {
     kind: [0, 1, 2, 3, 3],
     address: ['0x10', '0x20', '0x30', '0x40', '0x50'],
-    name: ['job', 'job', '1000 items', '', ''],
+    name: ['job', 'job', '1,000 items', '', ''],
     bytes: [72, 1000, 39_000, 48, 48],
     retained: [1_900_000, 1_899_928, 1_500_000, 2000, 1460],
     dominator: [-1, 0, 1, 2, 2],

@@ -1,6 +1,6 @@
 //! The output of `heaptide heap` for a small heap.
 
-use heaptide_capture::heap::{EdgeType, RootCategory, write_heap};
+use heaptide_capture::heap::{EdgeType, Label, RootCategory, write_heap};
 use heaptide_testkit::{Added, HeapBuilder, shop};
 
 use crate::{Folder, error_text, printed};
@@ -262,6 +262,21 @@ fn graph_is_drawn_in_the_format_of_the_file_extension() {
     assert!(!all.contains("more"), "nothing is left out: {all}");
     let unknown = folder.heaptide("heap graph job.heap --kind float -o float.gif");
     assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn numbers_of_items_in_a_graph_are_grouped() {
+    let folder = Folder::new();
+    let mut heap = HeapBuilder::new();
+    let list = heap.object("list", 56);
+    heap.root(RootCategory::Module, "job", list);
+    for at in 0..1200 {
+        let item = heap.object("float", 24);
+        heap.edge(list, item, Label::new(EdgeType::Index, at));
+    }
+    write(&folder, "list.heap", heap);
+    let dot = printed(&folder.heaptide("heap graph list.heap --kind float"));
+    assert!(dot.contains("1,200 items"), "{dot}");
 }
 
 /// Numbers of an array in the exported file.

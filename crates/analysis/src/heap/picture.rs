@@ -244,8 +244,8 @@ impl Picture {
         })
     }
 
-    /// The text lines of a box.
-    pub fn lines(&self, heap: &Heap, at: usize) -> Vec<String> {
+    /// The text lines of a box. `count` writes a number of objects.
+    pub fn lines(&self, heap: &Heap, at: usize, count: fn(u64) -> String) -> Vec<String> {
         let one = &self.boxes[at];
         match (one.object, one.role) {
             (Some(object), _) => {
@@ -260,6 +260,7 @@ impl Picture {
                 match sample.split_once('*') {
                     Some((address, n_items)) if address.starts_with("0x") => {
                         let noun = if n_items == "1" { "item" } else { "items" };
+                        let n_items = n_items.parse().map_or(n_items.to_owned(), count);
                         lines.extend([address.to_owned(), format!("{n_items} {noun}")]);
                     }
                     _ => lines.push(sample),
@@ -270,11 +271,11 @@ impl Picture {
                 if one.n_beyond > 0 {
                     // Referrers are above.
                     let arrow = if self.is_forward { '↓' } else { '↑' };
-                    lines.push(format!("{arrow} {} more", one.n_beyond));
+                    lines.push(format!("{arrow} {} more", count(one.n_beyond as u64)));
                 }
                 lines
             }
-            (None, Role::More(n)) => vec![format!("{n} more")],
+            (None, Role::More(n)) => vec![format!("{} more", count(n as u64))],
             (None, _) => Vec::new(),
         }
     }

@@ -184,7 +184,7 @@ fn name(heap: &Heap, object: u32) -> String {
     }
     match heap.n_items(object) {
         Some(1) => "1 item".to_owned(),
-        Some(n_items) => format!("{n_items} items"),
+        Some(n_items) => format!("{} items", units::count(n_items)),
         None => String::new(),
     }
 }
