@@ -143,6 +143,7 @@ lint-rust: build/tools/.ready
 	@cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 || rustup component add rustfmt clippy
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	cargo check --manifest-path fuzz/Cargo.toml --locked --target-dir target/fuzz
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 .PHONY: lint-python

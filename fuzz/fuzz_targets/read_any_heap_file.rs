@@ -113,7 +113,7 @@ fn graph(data: &[u8]) -> HeapSnapshot {
             .starts
             .push(snapshot.edges.targets.len() as u32);
         let root = next();
-        if let Some(category) = RootCategory::from_number(u64::from(root % 16)) {
+        if let Some(category) = RootCategory::from_number((root % 16) as u8) {
             let name = root / 16 % NAMES.len() as u32;
             snapshot.roots.push(Root {
                 category,
