@@ -15,7 +15,7 @@
 //! stopped 1500 42 disk full          the recording failed at this time; 42 events were dropped afterwards
 //! resident 70000 · limit 1000000 · own 5000 · lost 3 · end 2000
 //! ```
-//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default. `%3b` in it stands for `;`.
+//! A frame is `function[@file][:line]`; the file is `/srv/job/job.py` by default. `%3b` in it means `;`.
 
 use std::collections::{HashMap, HashSet};
 

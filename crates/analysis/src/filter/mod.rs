@@ -3,7 +3,7 @@
 //! A filter applies once, while captures are read, so that all reports use the same sums and need not know the filter.
 //! A filter of modules, threads or jobs does not move the peak. The peak remains that of the whole process, and the
 //! filter chooses which part of it to show. So a row has the same numbers with and without such a filter. A time span
-//! has a peak of its own.
+//! has its own peak.
 
 mod jobs;
 mod pattern;
