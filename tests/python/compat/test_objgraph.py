@@ -280,3 +280,18 @@ def test_counting_is_faster_than_in_objgraph(tmp_path: Path) -> None:
     # The limit is lower than the factors in docs/coming-from/objgraph.md, because a busy machine may not reach them.
     for name, ratio in json.loads(done.stdout).items():
         assert ratio > 2, name
+
+
+def test_counts_of_thousands_of_types_equal_those_of_objgraph(tmp_path: Path) -> None:
+    (tmp_path / "many.py").write_text(
+        "import gc, objgraph\n"
+        "from heaptide.compat import objgraph as heaptide_objgraph\n"
+        "classes = [type(f'Type{number}', (), {}) for number in range(10_000)]\n"
+        "kept = [each() for each in classes for _ in range(2)]\n"
+        "gc.collect()\n"
+        "expected, counted = objgraph.typestats(), heaptide_objgraph.typestats()\n"
+        "assert {*expected.items()} == {*counted.items()}, {*expected.items()} ^ {*counted.items()}\n"
+        "print(counted['Type9999'])\n"
+    )
+    done = subprocess.run([sys.executable, "many.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr
